@@ -35,7 +35,7 @@ def command(args: list[str]) -> int:
 
 
 def statics() -> int:
-    """The checkers, side by side; prints one line for each and the output of those that failed."""
+    """The checkers, side by side; prints one line for each and the output of the failed ones."""
     environment.python()
     started = time.monotonic()
     running = [(step, _start(step)) for step in STEPS if _applies(step)]

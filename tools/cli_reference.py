@@ -16,7 +16,7 @@ SHARED = {
     "as_json": "`--json`: the answer as one JSON document with stable keys; times are ISO 8601 in UTC",
     "watch": "`--watch [SECONDS]`: the answer again and again (every 2 s) until Ctrl-C; with `--json` one a line",
 }
-"""Flags that mean the same everywhere: said once, by the parameter that tells of them."""
+"""Flags with the same meaning in every command, by parameter: the page describes them once."""
 
 WORDS = {"app": "`-A`", "url": "*no code*", "as_json": "`--json`", "watch": "`--watch`"}
 
@@ -41,7 +41,7 @@ makes one.
 something was refused, the question was answered with no |
 | 2 | a mistake in the command, or an error that stopped it; one line on standard error says what and what to do |
 | 130 | Ctrl-C |
-| 141 | whoever read the answer has gone (`... --watch \\| head -1`): it ends without a word |
+| 141 | the reader closed the pipe (`... --watch \\| head -1`): the command ends without a message |
 
 `worker` and `dev`: 0 all finished; 3 jobs were handed back at the drain limit; 4 fast stop; 5 a process had to be
 killed; 1 the workers could not start.
@@ -85,7 +85,7 @@ def _section(path: str, command: click.Command) -> str:
 
 
 def _said(option: click.Option) -> bool:
-    """Whether the flag is one of those that mean the same everywhere."""
+    """Whether the flag has the same meaning in every command."""
     general = {"app", "url", "namespace", "as_json", "watch"}
     return option.name in general and "The same as" not in (option.help or "")
 

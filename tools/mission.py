@@ -1,4 +1,4 @@
-"""`./dev mission`: every row of docs/reference/mission.md with its tests and what became of them on each store."""
+"""`./dev mission`: every row of docs/reference/mission.md with its tests and their results on each store."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _plain(args: list[str]) -> int:
 
 
 def _stdout_to_stderr(args: list[str]) -> int:
-    """Keep our own output clean for whoever reads the JSON."""
+    """Send our own output to stderr, so that stdout has only JSON."""
     import os
 
     saved = os.dup(1)

@@ -131,19 +131,19 @@ def events_page() -> str:
     fields = ", ".join(f"`{name}`" for name in events.Event.__struct_fields__)
     lines = [
         "# Events\n",
-        f"`@app.on(...)` is told by an `Event` with {fields}. See [the guide](../guides/failures.md).\n",
+        f"A hook of `@app.on(...)` gets an `Event` with {fields}. See [the guide](../guides/failures.md).\n",
         "| event | when |",
         "|---|---|",
     ]
-    meanings: list[tuple[str, str]] = [
+    rows: list[tuple[str, str]] = [
         *events.MEANINGS.items(), *events.BREAKER_MEANINGS.items(), *events.SCHEDULE_MEANINGS.items(),
     ]  # fmt: skip
     breaker_fields = ", ".join(f"`{name}`" for name in events.BreakerEvent.__struct_fields__)
-    end = f"\nA handler of a breaker event gets a `BreakerEvent` with {breaker_fields}."
-    end += " See [the guide](../guides/breakers.md).\n"
+    end = f"\nA hook of a breaker event gets a `BreakerEvent` with {breaker_fields}. "
+    end += "See [the guide](../guides/breakers.md).\n"
     of_schedules = ", ".join(f"`{name}`" for name in events.ScheduleEvent.__struct_fields__)
-    end += f"\nA handler of a schedule event gets a `ScheduleEvent` with {of_schedules}.\n"
-    return "\n".join([*lines, *(f"| `{name}` | {text} |" for name, text in meanings)]) + "\n" + end
+    end += f"\nA hook of a schedule event gets a `ScheduleEvent` with {of_schedules}.\n"
+    return "\n".join([*lines, *(f"| `{name}` | {text} |" for name, text in rows)]) + "\n" + end
 
 
 def pages() -> dict[str, str]:

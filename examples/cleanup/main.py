@@ -119,7 +119,7 @@ def until(true: Callable[[], bool], what: str) -> None:
     give_up = time.monotonic() + 90
     while not true():
         if time.monotonic() > give_up:
-            sys.exit(f"waited in vain for {what}")
+            sys.exit(f"timed out while waiting for {what}")
         time.sleep(0.05)
 
 

@@ -27,7 +27,7 @@ def send(ctx: Context, to: str, subject: str) -> str:
 
 @app.task(queue="email")
 def newsletter(ctx: Context, addresses: list[str], subject: str) -> int:
-    """Makes one job for each address; run again after a crash, it finds those that it has made."""
+    """Makes one job for each address. When it runs again after a crash, it finds the jobs it has made."""
     for address in ctx.track(addresses, "letters"):
         ctx.spawn(send.s(address, subject))
     return len(addresses)

@@ -1,4 +1,4 @@
-"""Run it: ``python main.py``. A worker in this process, a newsletter to five people, what became of it."""
+"""Run it: ``python main.py``. A worker in this process, a newsletter to five people, and the results."""
 
 from mail import app, newsletter, send
 

@@ -1,4 +1,5 @@
-"""Run it: ``python main.py``. Two workers play the parts; this program asks, breaks one, mends it, reads the score."""
+"""Run it: ``python main.py``. Two workers run the tasks. This program triggers runs, breaks one task, repairs it and
+prints the results."""
 
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from mainspring import NotTriggered
 def main() -> None:
     SCORE.write_text("")
     BROKEN.touch()
-    app.schedules.declare()  # workers do so when they start; here nobody has yet
+    app.schedules.declare()  # workers do this when they start; here no worker has started yet
     ask()
     with workers(2):
         until(lambda: ("schedule_disabled", "report") in lines(), "the report to be disabled")
@@ -61,7 +62,7 @@ def show() -> None:
     for each in status.schedules:
         state = "enabled" if each.enabled else f"disabled: {each.note}"
         last = "-" if each.last is None else each.last.outcome
-        print(f"{each.name:13} last {last:10} waits for {', '.join(each.waiting_for) or 'nobody':12} {state}")
+        print(f"{each.name:13} last {last:10} waits for {', '.join(each.waiting_for) or 'nothing':12} {state}")
     for group in status.groups:
         print(f"group {group.name}: {group.running} of {group.max_concurrent} run")
     print()
@@ -114,7 +115,7 @@ def until(true: Callable[[], bool], what: str) -> None:
     give_up = time.monotonic() + 90
     while not true():
         if time.monotonic() > give_up:
-            sys.exit(f"waited in vain for {what}")
+            sys.exit(f"timed out while waiting for {what}")
         time.sleep(0.05)
 
 

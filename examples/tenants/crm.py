@@ -14,6 +14,6 @@ crm = app.limiter("crm", Rate(100, per="1s"))
 
 @app.task(limit=[crm, Concurrency(2, by="customer")])
 async def sync(customer: str, page: int) -> str:
-    """Stands in for a call to somebody else's API."""
+    """Replaces a call to an external API."""
     await asyncio.sleep(0.01)
     return f"page {page} of {customer}"

@@ -21,7 +21,7 @@ def encode(ctx: Context, name: str) -> str:
     pieces.mkdir(exist_ok=True)
     ctx.log(f"encoding {name}", have=len(list(pieces.iterdir())))
     for n in range(PIECES):
-        ctx.check()  # raises when somebody cancelled the job
+        ctx.check()  # raises when the job was cancelled
         piece = pieces / f"{n:03}"
         if not piece.exists():
             time.sleep(PIECE_TAKES)  # the work

@@ -41,8 +41,8 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(200, {"state": info.state, "progress": info.progress, "attempts": len(info.attempts), "log": lines})
 
     def do_DELETE(self) -> None:
-        told = app.jobs.get(Path(self.path).name).cancel("by the uploader")
-        self.answer(200, {"cancelled": told})
+        cancelled = app.jobs.get(Path(self.path).name).cancel("by the uploader")
+        self.answer(200, {"cancelled": cancelled})
 
     def answer(self, status: int, body: object) -> None:
         data = json.dumps(body).encode()

@@ -62,8 +62,8 @@ def test_ended_jobs_are_found_by_each_filter(shop: Shop, verb: str, name: str) -
 @pytest.mark.row("U2")
 @pytest.mark.option("cli.jobs.cancel.ids", "cli.jobs.cancel.reason", "cli.jobs.retry.ids", "cli.jobs.rm.ids")
 @pytest.mark.option("cli.jobs.run-now.ids")
-def test_by_id(shop: Shop, golden: Golden) -> None:
-    """One job goes through all four verbs; a golden line for each."""
+def test_each_action_changes_a_job_by_id(shop: Shop, golden: Golden) -> None:
+    """One job goes through all four commands, with a golden line for each."""
     job = shop.task("add").options(delay="1h").enqueue(1)
     id = str(job.id)
     golden("jobs-run-now.txt", shop.call("jobs", "run-now", id).out)
@@ -77,8 +77,8 @@ def test_by_id(shop: Shop, golden: Golden) -> None:
         job.info()
 
 
-def test_what_is_refused_is_told_and_the_others_are_done(shop: Shop, golden: Golden) -> None:
-    """Exit code 1 when a job was in the wrong state, 2 when one is not there."""
+def test_a_refused_job_is_reported_and_the_others_are_changed(shop: Shop, golden: Golden) -> None:
+    """Exit code 1 when a job was in the wrong state, 2 when a job does not exist."""
     live, ended = shop.task("add").enqueue(1), shop.task("add").enqueue(2)
     ended.cancel()
     ran = shop.run("jobs", "cancel", str(ended.id), str(live.id))
@@ -95,7 +95,7 @@ def test_what_is_refused_is_told_and_the_others_are_done(shop: Shop, golden: Gol
 
 
 @pytest.mark.option("cli.jobs.retry.rate")
-def test_retry_is_no_faster_than_its_rate(shop: Shop) -> None:
+def test_retry_obeys_its_rate(shop: Shop) -> None:
     jobs = [shop.task("add").enqueue(n) for n in range(4)]
     shop.app.jobs.cancel(Query.where(tasks=["shop.add"]))
     begun = time.monotonic()
@@ -107,8 +107,8 @@ def test_retry_is_no_faster_than_its_rate(shop: Shop) -> None:
 
 @pytest.mark.parametrize("verb", ["cancel", "retry", "run-now", "rm"])
 @pytest.mark.stores("sqlite")
-def test_many_jobs_are_not_changed_unasked(shop: Shop, verb: str) -> None:
-    """Nobody is at the keyboard: the command refuses and says what to add."""
+def test_many_jobs_are_not_changed_without_confirmation(shop: Shop, verb: str) -> None:
+    """Without a terminal the command refuses and names the flag to add."""
     job = shop.task("add").enqueue(1)
     ran = shop.run("jobs", verb, "--queue", "default")
     assert ran.code == 2
@@ -119,7 +119,7 @@ def test_many_jobs_are_not_changed_unasked(shop: Shop, verb: str) -> None:
 
 @pytest.mark.parametrize("verb", ["cancel", "retry", "run-now", "rm"])
 @pytest.mark.stores("sqlite")
-def test_which_jobs_must_be_said_in_one_way(shop: Shop, verb: str) -> None:
+def test_jobs_must_be_named_by_id_or_by_filter(shop: Shop, verb: str) -> None:
     job = shop.task("add").enqueue(1)
     nothing = shop.run("jobs", verb, "--yes")
     assert (nothing.code, "no jobs were named" in nothing.err) == (2, True)

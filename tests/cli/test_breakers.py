@@ -21,7 +21,7 @@ def make(app: Mainspring, *names: str) -> None:
 
 
 @pytest.mark.row("U2", "R8")
-def test_ls_tells_how_they_stand(shop: Shop, golden: Golden) -> None:
+def test_ls_shows_the_state_of_each_breaker(shop: Shop, golden: Golden) -> None:
     make(shop.app, "mail")
     with shop.app.breaker("search", rate=0.25, minimum=10):
         pass
@@ -34,7 +34,7 @@ def test_ls_tells_how_they_stand(shop: Shop, golden: Golden) -> None:
 
 @pytest.mark.row("U2", "R8")
 @pytest.mark.option("cli.breakers.trip.name", "cli.breakers.reset.name", "cli.breakers.trip.for_")
-def test_trip_and_reset_tell_how_it_is_now(shop: Shop, golden: Golden) -> None:
+def test_trip_and_reset_print_the_new_state(shop: Shop, golden: Golden) -> None:
     make(shop.app, "mail")
     golden("breakers-trip.txt", shop.run("breakers", "trip", "mail").out)
     assert (shop.app.breakers.get("mail").state, shop.app.breakers.get("mail").until) == ("open", None)
@@ -44,7 +44,7 @@ def test_trip_and_reset_tell_how_it_is_now(shop: Shop, golden: Golden) -> None:
     assert (tripped["state"], tripped["tripped"], tripped["until"] is None) == ("open", True, False)
 
 
-def test_unknown_ones_and_bad_times_are_refused(shop: Shop) -> None:
+def test_unknown_breakers_and_bad_durations_are_refused(shop: Shop) -> None:
     make(shop.app, "mail")
     for words, says in ((("trip", "mial"), "did you mean"), (("trip", "mail", "--for", "soon"), "for_")):
         ran = shop.run("breakers", *words)
@@ -59,7 +59,7 @@ def test_unknown_ones_and_bad_times_are_refused(shop: Shop) -> None:
 @pytest.mark.stores("sqlite")
 @pytest.mark.parametrize("command", ["ls", "trip other", "reset other"])
 def test_the_store_is_named_by_flags(shop: Shop, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    """Without them the app that is found cannot be imported."""
+    """Without the flags the command would import an app that cannot be imported."""
     app = Mainspring(shop.url, namespace="other")
     make(app, "other")
     app.close()
@@ -75,7 +75,7 @@ def test_the_store_is_named_by_flags(shop: Shop, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.option("cli.breakers.ls.watch")
-def test_watch_shows_them_again_and_again(shop: Shop) -> None:
+def test_watch_prints_the_breakers_again_and_again(shop: Shop) -> None:
     make(shop.app, "mail")
     watching = shop.start("breakers", "ls", "--watch", "0.1", "--json")
     assert watching.stdout is not None

@@ -21,21 +21,21 @@ def mails(shop: Shop) -> Any:
     return mails
 
 
-def test_the_code_of_a_job_runs_with_its_one_item(shop: Shop, mails: Any) -> None:
+def test_run_local_calls_a_bulk_task_with_the_one_item_of_the_job(shop: Shop, mails: Any) -> None:
     good, bad = mails.enqueue({"tenant": "a", "to": "you"}), mails.enqueue({"tenant": "a"})
     assert shop.run("jobs", "run", str(good.id), "--local").out == '"sent to you"\n'
     ran = shop.run("jobs", "run", str(bad.id), "--local", "--json")
     assert (ran.code, json.loads(ran.out)["error"]) == (1, "ValueError: nobody")
 
 
-def test_a_job_is_enqueued_with_its_one_item(shop: Shop, mails: Any) -> None:
+def test_enqueue_of_a_bulk_task_takes_one_item(shop: Shop, mails: Any) -> None:
     assert shop.run("enqueue", "shop.mails", '{"tenant": "a", "to": "you"}').code == 0
     [info] = shop.app.jobs.list().jobs
     assert info.args == {"item": {"tenant": "a", "to": "you"}}
     assert mails.name == info.task
 
 
-def test_explain_tells_how_jobs_share_calls(shop: Shop, mails: Any) -> None:
+def test_explain_shows_how_jobs_share_calls(shop: Shop, mails: Any) -> None:
     told = json.loads(shop.run("explain", mails.name, "--json").out)["options"]
     assert (told["size"], told["by"]["value"]) == ({"value": "20", "origin": "@task"}, "tenant")
     assert told["wait"] == {"value": "50ms", "origin": "default"}

@@ -1,4 +1,4 @@
-"""What every command that speaks to a store takes: -A, --url, --namespace, --json, and --watch on listings."""
+"""Flags of every command that uses a store: -A, --url, --namespace, --json, and --watch on listings."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_the_store_is_named_by_url_and_namespace(elsewhere: Elsewhere, command: 
 @pytest.mark.option("cli.dead.retry.app", "cli.dead.rm.app", "cli.workers.ls.app", "cli.status.app", "cli.migrate.app")
 @pytest.mark.parametrize(("command", "says"), COMMANDS)
 def test_the_app_is_named_by_a_flag(elsewhere: Elsewhere, command: str, says: str) -> None:
-    """Without it the app that is found cannot be imported."""
+    """Without the flag the command would find an app that cannot be imported."""
     words = elsewhere.words(command)
     unnamed = elsewhere.shop.run(*words)
     assert (unnamed.code, "ZeroDivisionError" in unnamed.err) == (2, True)
@@ -169,7 +169,7 @@ def test_the_app_is_named_by_a_flag(elsewhere: Elsewhere, command: str, says: st
 
 
 @pytest.mark.option("cli.workers.ls.namespace", "cli.migrate.namespace")
-def test_namespaces_are_apart(shop: Shop) -> None:
+def test_namespaces_are_separate(shop: Shop) -> None:
     with shop.app.worker():
         mine = shop.run("workers", "ls", "--json", "--url", shop.url)
         theirs = shop.run("workers", "ls", "--json", "--url", shop.url, "--namespace", "other")
@@ -182,7 +182,7 @@ def test_namespaces_are_apart(shop: Shop) -> None:
 
 @pytest.mark.option("cli.enqueue.app", "cli.explain.app", "cli.check.app", "cli.jobs.run.app")
 @pytest.mark.parametrize("command", ["enqueue shop.add 1", "explain shop.add", "check", "jobs run JOB --local"])
-def test_commands_that_need_code_take_an_app(shop: Shop, command: str) -> None:
+def test_commands_that_need_code_accept_an_app(shop: Shop, command: str) -> None:
     job = shop.task("add").enqueue(1)
     (shop.folder / "good.py").write_text((shop.folder / "app.py").read_text())
     (shop.folder / "app.py").write_text("from mainspring import Mainspring\napp = Mainspring()\n1 / 0\n")
@@ -215,8 +215,8 @@ def test_commands_that_need_code_take_an_app(shop: Shop, command: str) -> None:
         "status",
     ],
 )
-def test_watch_shows_it_again_and_again_until_ctrl_c(elsewhere: Elsewhere, command: str) -> None:
-    """One JSON document a line; exit code 130."""
+def test_watch_prints_again_and_again_until_ctrl_c(elsewhere: Elsewhere, command: str) -> None:
+    """One JSON document per line; exit code 130."""
     words = [*elsewhere.words(command), "-A", "good.py", "--watch", "0.1", "--json"]
     watching = elsewhere.shop.start(*words)
     assert watching.stdout is not None
@@ -228,8 +228,8 @@ def test_watch_shows_it_again_and_again_until_ctrl_c(elsewhere: Elsewhere, comma
     assert all(json.loads(line) for line in out.splitlines())
 
 
-def test_watch_sees_what_changes(shop: Shop) -> None:
-    """Plain text, with the number of seconds left out."""
+def test_watch_prints_changes(shop: Shop) -> None:
+    """Plain text without the number of seconds."""
     watching = shop.start("queues", "ls", "--watch")
     assert watching.stdout is not None
     for n in range(7):

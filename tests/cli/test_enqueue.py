@@ -52,20 +52,20 @@ def test_text_becomes_the_type_that_the_task_declares(shop: Shop) -> None:
 
 
 @pytest.mark.stores("sqlite")
-def test_a_number_is_text_where_the_task_wants_text(shop: Shop) -> None:
-    """Nobody quotes an order number twice, once for the shell and once for JSON."""
+def test_a_number_is_text_where_the_task_declares_text(shop: Shop) -> None:
+    """So an order number needs no JSON quotes inside the quotes of the shell."""
     assert made(shop, "shop.greet", "42").args["name"] == "42"
     assert made(shop, "shop.greet", "name=42").args["name"] == "42"
 
 
 @pytest.mark.stores("sqlite")
-def test_a_task_can_be_named_by_the_end_of_its_name(shop: Shop) -> None:
+def test_a_task_can_be_named_by_the_last_part_of_its_name(shop: Shop) -> None:
     assert made(shop, "add", "1").task == "shop.add"
 
 
 @pytest.mark.option("cli.enqueue.unknown")
 @pytest.mark.stores("sqlite")
-def test_a_task_that_is_not_known_is_most_likely_misspelt(shop: Shop) -> None:
+def test_an_unknown_task_is_refused_with_a_suggestion(shop: Shop) -> None:
     refused = shop.run("enqueue", "shop.ad", "1")
     assert refused.code == 2
     assert "did you mean 'shop.add'?" in refused.err
@@ -86,7 +86,7 @@ def test_a_task_that_is_not_known_is_most_likely_misspelt(shop: Shop) -> None:
     ],
 )
 @pytest.mark.stores("sqlite")
-def test_what_cannot_be_is_refused_and_nothing_is_enqueued(shop: Shop, words: list[str], says: str) -> None:
+def test_bad_input_is_refused_and_nothing_is_enqueued(shop: Shop, words: list[str], says: str) -> None:
     ran = shop.run("enqueue", *words)
     assert (ran.code, says in ran.err) == (2, True), ran.err
     assert shop.app.jobs.count().total == 0
@@ -94,7 +94,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_enqueued(shop: Shop, words: li
 
 @pytest.mark.option("cli.enqueue.queue", "cli.enqueue.priority", "cli.enqueue.delay", "cli.enqueue.expires")
 @pytest.mark.option("cli.enqueue.tags", "cli.enqueue.meta", "cli.enqueue.retries", "cli.enqueue.timeout")
-def test_options_of_the_job(shop: Shop) -> None:
+def test_options_of_the_job_are_flags(shop: Shop) -> None:
     now = datetime.now(UTC)
     info = made(
         shop, "shop.add", "1", "--queue", "other", "--priority", "high", "--delay", "1h", "--expires", "2h", "--tag",
@@ -140,7 +140,7 @@ def test_wait_ends_with_1_unless_the_job_succeeds(shop: Shop) -> None:
 
 
 @pytest.mark.option("cli.enqueue.wait_timeout")
-def test_wait_no_longer_than_told(shop: Shop) -> None:
+def test_wait_ends_at_its_timeout(shop: Shop) -> None:
     ran = shop.run("enqueue", "shop.add", "1", "--wait", "--wait-timeout", "100ms", "--json")
     assert ran.code == 1
     assert json.loads(ran.out)["state"] == "ready"

@@ -42,7 +42,7 @@ def test_the_app_is_named_by_module_or_file(apps: Shop, named: str, store: str) 
 
 @pytest.mark.row("C4")
 @pytest.mark.option("cli.config.app")
-def test_the_command_goes_before_the_environment_and_that_before_the_file(
+def test_the_flag_overrides_the_environment_and_both_override_the_file(
     apps: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (apps.folder / "app.py").write_text(APP.format("likely"))
@@ -58,8 +58,8 @@ def test_the_command_goes_before_the_environment_and_that_before_the_file(
 
 @pytest.mark.row("C4")
 @pytest.mark.parametrize("name", ["mainspring.toml", "pyproject.toml"])
-def test_a_project_file_counts_in_all_folders_below_it(apps: Shop, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Modules and files that it names are found from there, too."""
+def test_a_project_file_applies_in_all_folders_below_it(apps: Shop, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules and files that it names are found from there too."""
     head = "[tool.mainspring]\n" if name == "pyproject.toml" else ""
     monkeypatch.chdir(apps.folder / "inner")
     below = Shop(apps.folder / "inner", apps.url)
@@ -70,21 +70,21 @@ def test_a_project_file_counts_in_all_folders_below_it(apps: Shop, name: str, mo
 
 
 @pytest.mark.parametrize("name", ["app.py", "main.py", "tasks.py"])
-def test_a_likely_file_with_exactly_one_app_will_do(apps: Shop, name: str) -> None:
+def test_a_file_with_a_common_name_and_exactly_one_app_is_used(apps: Shop, name: str) -> None:
     (apps.folder / name).write_text(
         "import mainspring\nback: mainspring.Mainspring = " + "mainspring.Mainspring('sqlite:///x.db')\n"
     )
     assert shows(apps) == "x"
 
 
-def test_likely_files_are_read_not_run(apps: Shop) -> None:
+def test_files_with_common_names_are_parsed_and_not_run(apps: Shop) -> None:
     (apps.folder / "main.py").write_text("raise SystemExit('was run')\n")
     (apps.folder / "tasks.py").write_text(APP.format("tasks"))
     assert shows(apps) == "tasks"
 
 
 @pytest.mark.row("C4")
-def test_what_was_tried_is_told(apps: Shop) -> None:
+def test_the_error_lists_the_places_that_were_tried(apps: Shop) -> None:
     (apps.folder / "mainspring.toml").write_text("")
     (apps.folder / "main.py").write_text(APP.format("a") + "b = Mainspring('sqlite:///b.db')\n")
     ran = apps.call("config")
@@ -112,7 +112,7 @@ def test_what_was_tried_is_told(apps: Shop) -> None:
         ("needs", "No module named 'not_installed'"),
     ],
 )
-def test_an_app_that_cannot_be_had_is_told_with_its_reason(apps: Shop, named: str, says: str) -> None:
+def test_an_app_that_cannot_be_imported_is_reported_with_the_reason(apps: Shop, named: str, says: str) -> None:
     (apps.folder / "broken.py").write_text("1 / 0\n")
     (apps.folder / "needs.py").write_text("import not_installed\n")
     ran = apps.call("config", "-A", named)
@@ -122,7 +122,7 @@ def test_an_app_that_cannot_be_had_is_told_with_its_reason(apps: Shop, named: st
     assert "mainspring/cli" not in ran.err, "only their own code is shown"
 
 
-def test_an_app_that_is_wrong_in_the_project_file_is_told(apps: Shop) -> None:
+def test_a_bad_app_in_the_project_file_is_reported(apps: Shop) -> None:
     (apps.folder / "mainspring.toml").write_text("app = 3\n")
     ran = apps.call("config")
     assert (ran.code, "must be module:object" in ran.err) == (2, True)
@@ -142,7 +142,7 @@ def counted(ran: Ran) -> bool:
 
 
 @pytest.mark.row("C4")
-def test_a_store_alone_will_do_where_no_code_is_needed(codeless: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_is_enough_for_commands_that_need_no_code(codeless: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     assert codeless.call("jobs", "ls").code == 2
     assert counted(codeless.call("jobs", "ls", "--url", codeless.url))
     monkeypatch.setenv("MAINSPRING_URL", codeless.url)
@@ -160,6 +160,6 @@ def test_a_store_alone_will_do_where_no_code_is_needed(codeless: Shop, monkeypat
         (["--url", "mysql://x"], "names no store"),
     ],
 )
-def test_a_store_and_an_app_are_not_named_together(codeless: Shop, words: list[str], says: str) -> None:
+def test_a_url_and_an_app_together_are_refused(codeless: Shop, words: list[str], says: str) -> None:
     ran = codeless.call("jobs", "ls", *words)
     assert (ran.code, says in ran.err) == (2, True), ran.err

@@ -50,8 +50,10 @@ def leaky(shop: Shop) -> Shop:
 
 @pytest.mark.row("G2")
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_a_job_that_is_run_here_shows_no_secret(leaky: Shop, flags: list[str]) -> None:
-    """Not in its traceback, its error or its log lines, which cannot steer the terminal either."""
+def test_run_local_shows_no_secret(leaky: Shop, flags: list[str]) -> None:
+    """Not in the traceback, the error or the log lines. Log lines cannot send escape sequences to the terminal
+    either.
+    """
     job = leaky.app.tasks.find("leaky").enqueue("4111-2222-1111", Secret("sk-zzzzzz-123"), Secret("9876"))
     ran = leaky.call("jobs", "run", str(job.id), "--local", *flags)
     assert (ran.code, "ValueError: bad *** *** ***" in ran.err) == (1, True)
@@ -60,14 +62,14 @@ def test_a_job_that_is_run_here_shows_no_secret(leaky: Shop, flags: list[str]) -
 
 
 @pytest.mark.row("G2")
-def test_explain_shows_no_default_that_is_secret(leaky: Shop) -> None:
+def test_explain_shows_no_secret_default(leaky: Shop) -> None:
     for flags in ([], ["--json"]):
         out = leaky.run("explain", "defaults", *flags).out
         assert "defaults(password: str = ***, card: str = ***, url: str = 'redis://u:***@h')" in out
         assert "tok-in-meta" not in out
 
 
-def test_an_answer_that_cannot_be_written_is_one_line_and_2(shop: Shop) -> None:
+def test_an_output_error_is_one_line_with_exit_code_2(shop: Shop) -> None:
     ran = shell(shop, "M status > /dev/full")
     assert (ran.returncode, ran.stderr) == (
         2,
@@ -75,7 +77,7 @@ def test_an_answer_that_cannot_be_written_is_one_line_and_2(shop: Shop) -> None:
     )
 
 
-def test_a_pipe_that_was_closed_is_141_without_a_word(shop: Shop) -> None:
+def test_a_closed_pipe_ends_with_141_and_no_message(shop: Shop) -> None:
     ran = shell(shop, "M jobs ls --watch 0.1 | head -1")
     assert (ran.returncode, ran.stderr) == (141, "")
 
@@ -88,19 +90,19 @@ def test_a_pipe_that_was_closed_is_141_without_a_word(shop: Shop) -> None:
         ("M status <&- >&- 2>&-", 0, ""),
     ],
 )
-def test_streams_that_are_closed_are_empty_ones(shop: Shop, command: str, code: int, says: str) -> None:
+def test_closed_standard_streams_cause_no_traceback(shop: Shop, command: str, code: int, says: str) -> None:
     ran = shell(shop, command)
     assert (ran.returncode, says in ran.stderr, "Traceback" in ran.stderr) == (code, True, False)
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "1e300", "0"])
-def test_watch_wants_a_number_of_seconds(shop: Shop, seconds: str) -> None:
+def test_watch_needs_a_number_of_seconds(shop: Shop, seconds: str) -> None:
     ran = shop.run("jobs", "ls", "--watch", seconds)
     assert (ran.code, "Invalid value for '--watch'" in ran.err) == (2, True)
 
 
 @pytest.mark.parametrize("columns", [20, 80, 100, 125, 160])
-def test_an_id_stays_whole_on_a_terminal_of_any_width(shop: Shop, columns: int) -> None:
+def test_an_id_is_never_cut_on_a_narrow_terminal(shop: Shop, columns: int) -> None:
     job = shop.task("fail").enqueue("a reason of several words")
     for words in (["jobs", "ls"], ["jobs", "show", str(job.id)]):
         _, shown = on_terminal(shop, *words, COLUMNS=str(columns), NO_COLOR="1")
@@ -109,7 +111,7 @@ def test_an_id_stays_whole_on_a_terminal_of_any_width(shop: Shop, columns: int) 
         assert "shop.fail" in shown
 
 
-def test_what_an_app_prints_is_no_part_of_the_answer(shop: Shop) -> None:
+def test_what_the_app_prints_is_not_mixed_into_the_output(shop: Shop) -> None:
     file = shop.folder / "app.py"
     file.write_text(file.read_text().replace("app = ", "print('noise on import')\napp = ", 1))
     noisy = "\n@app.task(name='noisy')\ndef noisy() -> int:\n    print('noise of a job')\n    return 3\n"
@@ -123,7 +125,7 @@ def test_what_an_app_prints_is_no_part_of_the_answer(shop: Shop) -> None:
     assert (done.stdout, done.stderr) == ("plain,noisy\n", "")
 
 
-def test_the_argument_that_is_wrong_is_named(shop: Shop) -> None:
+def test_a_wrong_argument_is_named(shop: Shop) -> None:
     file = shop.folder / "app.py"
     file.write_text(file.read_text() + "\n@app.task(name='pair')\ndef pair(a: str, b: int, c: int = 0) -> None: ...\n")
     for words, name in (
@@ -136,7 +138,7 @@ def test_the_argument_that_is_wrong_is_named(shop: Shop) -> None:
     assert shop.run("enqueue", "pair", "42", "1").code == 0
 
 
-def test_a_store_that_is_not_there_is_not_made_by_looking(shop: Shop) -> None:
+def test_a_command_that_reads_does_not_create_a_store(shop: Shop) -> None:
     typo = shop.folder / "typo.db"
     for words in (["jobs", "ls"], ["status"], ["queues", "pause", "q"]):
         ran = shop.run(*words, "--url", f"sqlite:///{typo}")
@@ -149,7 +151,7 @@ def test_a_store_that_is_not_there_is_not_made_by_looking(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("target", "says"), [("..", "is a folder"), ("no-module", "is neither a Python module nor a Python file")]
 )
-def test_what_can_be_no_app_is_told_so(shop: Shop, target: str, says: str) -> None:
+def test_a_bad_app_name_is_refused_with_the_reason(shop: Shop, target: str, says: str) -> None:
     ran = shop.run("status", "-A", target)
     assert (ran.code, says in ran.err) == (2, True)
 
@@ -184,7 +186,7 @@ def test_ctrl_c_ends_dev_while_an_import_hangs(shop: Shop, at_start: bool) -> No
     assert gone(look)
 
 
-def test_an_import_that_hangs_ends_with_dev_even_when_that_is_killed(shop: Shop) -> None:
+def test_an_import_that_hangs_ends_with_dev_also_after_kill_9(shop: Shop) -> None:
     with Running(shop, "dev", "app.py") as dev:
         dev.says("serving")
         look = hang(shop)
@@ -197,8 +199,8 @@ def gone(process: psutil.Process) -> bool:
     return True
 
 
-def test_the_folder_of_a_project_is_not_a_temporary_one(tmp_path: Path) -> None:
-    """Where a project lies below the temporary directory, its own store is guarded all the same."""
+def test_the_folder_of_a_project_is_not_a_temporary_folder(tmp_path: Path) -> None:
+    """The store of a project below the temporary directory is guarded too."""
     from mainspring.errors import OutsideTest
     from mainspring.testing.chosen import check_url
 

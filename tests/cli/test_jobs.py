@@ -34,7 +34,7 @@ def test_ls_lists_the_newest_first(shop: Shop, golden: Golden) -> None:
     assert "4111" not in plain.out + document.out, "a sensitive argument is shown to nobody"
 
 
-def test_ls_of_nothing_says_so(shop: Shop) -> None:
+def test_ls_without_jobs_says_so(shop: Shop) -> None:
     assert shop.run("jobs", "ls").out == "no jobs\n"
 
 
@@ -42,7 +42,7 @@ def test_ls_of_nothing_says_so(shop: Shop) -> None:
 @pytest.mark.option("cli.jobs.ls.state", "cli.jobs.ls.queue", "cli.jobs.ls.task", "cli.jobs.ls.tag")
 @pytest.mark.option("cli.jobs.ls.reason", "cli.jobs.ls.error", "cli.jobs.ls.since", "cli.jobs.ls.until")
 @pytest.mark.option("cli.jobs.ls.parent")
-def test_ls_finds_by_each_filter(shop: Shop) -> None:
+def test_ls_obeys_each_filter(shop: Shop) -> None:
     pair = worlds.ended(shop)
     for name in pair.filters:
         found = json.loads(shop.run("jobs", "ls", "--json", *pair.found(name)).out)
@@ -57,7 +57,7 @@ def test_ls_takes_several_values_and_durations(shop: Shop) -> None:
 
 
 @pytest.mark.option("cli.jobs.ls.limit", "cli.jobs.ls.cursor")
-def test_ls_goes_on_by_cursor(shop: Shop) -> None:
+def test_ls_continues_at_the_cursor(shop: Shop) -> None:
     jobs = [shop.task("add").enqueue(n) for n in range(3)]
     first = shop.run("jobs", "ls", "--limit", "2")
     cursor = re.search(r"More jobs: --cursor (\S+)", first.out)
@@ -78,7 +78,7 @@ def test_show_has_timeline_arguments_and_every_error(shop: Shop, golden: Golden)
     golden("jobs-show-scheduled.txt", shop.run("jobs", "show", str(secret.id)).out)
 
 
-def test_a_job_that_is_not_there_is_told_in_one_line(shop: Shop) -> None:
+def test_an_unknown_job_is_reported_in_one_line(shop: Shop) -> None:
     ran = shop.run("jobs", "show", "01890a5d-ac96-774b-bcce-b302099a8057")
     assert ran.code == 2
     assert ran.out == ""
@@ -88,7 +88,7 @@ def test_a_job_that_is_not_there_is_told_in_one_line(shop: Shop) -> None:
 
 @pytest.mark.row("U2", "W9")
 @pytest.mark.option("cli.jobs.logs.id", "cli.jobs.logs.as_json")
-def test_logs_are_the_lines_of_the_handler(shop: Shop, golden: Golden) -> None:
+def test_logs_prints_the_lines_of_the_handler(shop: Shop, golden: Golden) -> None:
     job = shop.task("talk").enqueue(2)
     shop.work(job)
     golden("jobs-logs.txt", shop.run("jobs", "logs", str(job.id)).out)
@@ -109,7 +109,7 @@ def test_logs_follow_until_the_job_has_ended(shop: Shop) -> None:
 
 @pytest.mark.row("U2")
 @pytest.mark.option("cli.jobs.watch.id", "cli.jobs.watch.as_json")
-def test_watch_tells_each_change_to_the_end(shop: Shop) -> None:
+def test_watch_prints_each_change_up_to_the_end(shop: Shop) -> None:
     job = shop.task("add").enqueue(1)
     watching = shop.start("jobs", "watch", str(job.id))
     first = watching.stdout.readline() if watching.stdout else ""
@@ -130,15 +130,15 @@ def test_watch_ends_with_1_for_a_job_that_did_not_succeed(shop: Shop) -> None:
 
 
 @pytest.mark.option("cli.jobs.why.id")
-def test_why_is_told_of_the_job_that_is_named(shop: Shop) -> None:
+def test_why_explains_the_named_job(shop: Shop) -> None:
     first, second = shop.task("add").enqueue(1), shop.task("add").options(delay="1h").enqueue(1)
     assert "the job is due at" not in shop.run("jobs", "why", str(first.id)).out
     assert f"{second.id} is scheduled\n- the job is due at" in shop.run("jobs", "why", str(second.id)).out
 
 
 @pytest.mark.stores("sqlite")
-def test_stored_text_cannot_steer_the_terminal(shop: Shop) -> None:
-    """Escape sequences in arguments, errors and log lines are shown, not sent."""
+def test_stored_text_cannot_control_the_terminal(shop: Shop) -> None:
+    """Escape sequences in arguments, errors and log lines are printed as text."""
     evil = "\x1b]0;owned\x07 \x9b31m \u202e\r\n next"
     job = shop.task("fail").options(tags=["t"]).enqueue(evil)
     shop.work(job)
@@ -150,7 +150,7 @@ def test_stored_text_cannot_steer_the_terminal(shop: Shop) -> None:
 
 
 @pytest.mark.stores("sqlite")
-def test_show_has_the_result_but_no_secret_of_it(shop: Shop) -> None:
+def test_show_prints_the_result_without_secrets(shop: Shop) -> None:
     job, secret = shop.task("add").enqueue(1), shop.task("token").enqueue()
     shop.work(job, secret)
     shown = [json.loads(shop.run("jobs", "show", str(each.id), "--json").out)["result"] for each in (job, secret)]

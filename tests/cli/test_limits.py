@@ -35,13 +35,13 @@ def test_limits_are_listed_set_and_reset(limited: Shop, golden: Golden) -> None:
     assert [limit.name for limit in limited.app.limits.list()] != ["shop.call:at-once"]
 
 
-def test_a_limit_that_nobody_knows_is_told_with_the_nearest_name(limited: Shop) -> None:
+def test_an_unknown_limit_is_refused_with_the_nearest_name(limited: Shop) -> None:
     ran = limited.run("limits", "set", "shop.call:at-onc", "7")
     assert (ran.code, "shop.call:at-once" in ran.err) == (2, True)
 
 
 @pytest.mark.row("B5")
-def test_why_says_everything_that_holds_a_job_back(limited: Shop) -> None:
+def test_why_lists_everything_that_delays_a_job(limited: Shop) -> None:
     job = limited.app.call("shop.unknown").options(queue="nowhere", delay="1h").enqueue()
     said = json.loads(limited.run("jobs", "why", str(job.id), "--json").out)
     assert [each["kind"] for each in said["obstacles"]] == ["not_due", "no_worker"]

@@ -16,7 +16,7 @@ Golden = Callable[[str, str], None]
 
 @pytest.mark.row("U2")
 @pytest.mark.option("cli.jobs.run.id", "cli.jobs.run.local", "cli.jobs.run.as_json")
-def test_the_code_runs_here_and_the_job_is_not_touched(shop: Shop, golden: Golden) -> None:
+def test_run_local_runs_the_code_here_and_does_not_change_the_job(shop: Shop, golden: Golden) -> None:
     job = shop.task("add").enqueue(1, 2)
     before = job.info()
     ran = shop.call("jobs", "run", str(job.id), "--local")
@@ -28,13 +28,13 @@ def test_the_code_runs_here_and_the_job_is_not_touched(shop: Shop, golden: Golde
     assert (refused.code, "--local" in refused.err, refused.out) == (2, True, "")
 
 
-def test_context_and_coroutines_are_there(shop: Shop) -> None:
+def test_run_local_supports_contexts_and_coroutines(shop: Shop) -> None:
     talk, greet = shop.task("talk").enqueue(2), shop.task("greet").enqueue("you")
     assert shop.run("jobs", "run", str(talk.id), "--local").out == '"said"\n'
     assert shop.run("jobs", "run", str(greet.id), "--local").out == '"hello you"\n'
 
 
-def test_what_the_code_raises_is_shown_and_the_exit_code_is_1(shop: Shop, golden: Golden) -> None:
+def test_an_exception_is_printed_and_the_exit_code_is_1(shop: Shop, golden: Golden) -> None:
     job = shop.task("fail").enqueue("no")
     ran = shop.call("jobs", "run", str(job.id), "--local", "--json")
     assert ran.code == 1
@@ -52,7 +52,7 @@ def test_the_debugger_opens_where_the_code_raises(shop: Shop) -> None:
     assert "(Pdb) 'secret sauce'" in ran.out
 
 
-def test_a_job_that_this_code_cannot_read_is_refused(shop: Shop) -> None:
+def test_a_job_that_this_code_cannot_decode_is_refused(shop: Shop) -> None:
     other = Mainspring(shop.url)
     unknown, unfit = other.call("shop.removed").enqueue(), other.call("shop.add", a="x").enqueue()
     other.close()

@@ -39,7 +39,7 @@ def masked(text: str, masks: dict[str, str]) -> str:
 
 @pytest.mark.row("U2", "L1")
 @pytest.mark.option("cli.locks.ls.limit")
-def test_ls_tells_who_holds_what(shop: Shop, golden: Golden, held: dict[str, str]) -> None:
+def test_ls_shows_each_lock_with_its_holder(shop: Shop, golden: Golden, held: dict[str, str]) -> None:
     golden("locks-ls.txt", masked(shop.call("locks", "ls").out, held))
     golden("locks-ls.json", masked(shop.run("locks", "ls", "--json").out, held))
     [only] = json.loads(shop.run("locks", "ls", "--limit", "1", "--json").out)["locks"]
@@ -48,7 +48,7 @@ def test_ls_tells_who_holds_what(shop: Shop, golden: Golden, held: dict[str, str
 
 
 @pytest.mark.row("U2", "L1")
-def test_ls_says_that_there_are_none(shop: Shop, golden: Golden) -> None:
+def test_ls_without_locks_says_so(shop: Shop, golden: Golden) -> None:
     golden("locks-none.txt", shop.run("locks", "ls").out)
     assert json.loads(shop.run("locks", "ls", "--json").out) == {"locks": []}
     assert shop.run("locks", "ls", "--limit", "0").code == 2
@@ -58,7 +58,7 @@ def test_ls_says_that_there_are_none(shop: Shop, golden: Golden) -> None:
 @pytest.mark.option("cli.locks.ls.url", "cli.locks.ls.namespace", "cli.locks.ls.as_json", "cli.locks.ls.app")
 @pytest.mark.stores("sqlite")
 def test_the_store_is_named_by_flags(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without them the app that is found cannot be imported."""
+    """Without the flags the command would import an app that cannot be imported."""
     monkeypatch.delenv("MAINSPRING_URL")
     code = f"from mainspring import Mainspring\napp = Mainspring({shop.url!r}, namespace='other')\n"
     (shop.folder / "good.py").write_text(code)
@@ -74,7 +74,7 @@ def test_the_store_is_named_by_flags(shop: Shop, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.row("U2")
 @pytest.mark.option("cli.locks.ls.watch")
-def test_watch_shows_them_again_and_again(shop: Shop) -> None:
+def test_watch_prints_the_locks_again_and_again(shop: Shop) -> None:
     lock = shop.app.lock("nightly")
     lock.acquire()
     watching = shop.start("locks", "ls", "--watch", "0.1", "--json")

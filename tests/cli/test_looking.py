@@ -25,7 +25,7 @@ def hostless(text: str) -> str:
 
 
 @pytest.mark.row("U2", "W17")
-def test_workers_ls_lists_who_is_at_work(shop: Shop, golden: Golden) -> None:
+def test_workers_ls_lists_the_live_workers(shop: Shop, golden: Golden) -> None:
     assert shop.run("workers", "ls").out == "no workers\n"
     with shop.app.worker(queues="slow", lease="15s"):
         job = shop.task("wait").options(queue="slow").enqueue()
@@ -54,7 +54,7 @@ def test_a_password_in_the_url_is_hidden(shop: Shop, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.row("E6", "U2")
 @pytest.mark.stores("sqlite", "redis")  # PostgreSQL wants its owner for it
-def test_migrate_says_what_it_did(shop: Shop, golden: Golden) -> None:
+def test_migrate_prints_what_it_did(shop: Shop, golden: Golden) -> None:
     golden("migrate.txt", shop.call("migrate").out)
     golden("migrate-again.txt", shop.call("migrate").out)
     golden("migrate.json", shop.run("migrate", "--json").out)
@@ -95,8 +95,8 @@ def test_explain_names_the_origin_of_each_option(shop: Shop, golden: Golden, mon
 
 @pytest.mark.row("B20")
 @pytest.mark.option("cli.check.as_json")
-def test_check_finds_the_jobs_that_this_code_cannot_run(shop: Shop, golden: Golden) -> None:
-    """Exit code 1 if there is one; an ended job is nobody's business."""
+def test_check_finds_jobs_that_this_code_cannot_run(shop: Shop, golden: Golden) -> None:
+    """Exit code 1 if there is one. Ended jobs are not checked."""
     shop.task("add").enqueue(1)
     assert shop.run("check").code == 0
     golden("check-fine.txt", shop.run("check").out)
@@ -113,14 +113,14 @@ def test_check_finds_the_jobs_that_this_code_cannot_run(shop: Shop, golden: Gold
 
 @pytest.mark.row("B20")
 @pytest.mark.option("cli.check.limit")
-def test_check_looks_at_no_more_than_told(shop: Shop) -> None:
+def test_check_obeys_its_limit(shop: Shop) -> None:
     for n in range(3):
         shop.task("add").enqueue(n)
     assert json.loads(shop.run("check", "--limit", "2", "--json").out) == {"looked": 2, "refused": []}
 
 
 @pytest.mark.option("cli.completion.shell")
-def test_completion_scripts_can_be_read_by_their_shells(shop: Shop, golden: Golden) -> None:
+def test_completion_scripts_are_valid_for_their_shells(shop: Shop, golden: Golden) -> None:
     golden("completion.bash", shop.call("completion", "bash").out)
     golden("completion.zsh", shop.run("completion", "zsh").out)
     golden("completion.fish", shop.run("completion", "fish").out)

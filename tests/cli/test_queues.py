@@ -13,7 +13,7 @@ Golden = Callable[[str, str], None]
 
 
 @pytest.mark.row("U2", "Q9")
-def test_ls_counts_what_each_queue_has(shop: Shop, golden: Golden) -> None:
+def test_ls_counts_the_jobs_of_each_queue(shop: Shop, golden: Golden) -> None:
     shop.task("add").enqueue(1)
     shop.task("fail").options(delay="1h").enqueue("x")
     shop.task("add").options(queue="extra").enqueue(1)
@@ -24,7 +24,7 @@ def test_ls_counts_what_each_queue_has(shop: Shop, golden: Golden) -> None:
 
 @pytest.mark.row("U2", "Q9")
 @pytest.mark.option("cli.queues.pause.names", "cli.queues.resume.names")
-def test_pause_and_resume_tell_what_the_queues_are_now(shop: Shop, golden: Golden) -> None:
+def test_pause_and_resume_print_the_new_state(shop: Shop, golden: Golden) -> None:
     golden("queues-pause.txt", shop.run("queues", "pause", "slow", "default").out)
     assert [shop.app.queues.get(name).mode for name in ("slow", "default")] == ["paused", "paused"]
     golden("queues-resume.txt", shop.run("queues", "resume", "slow").out)
@@ -54,8 +54,8 @@ def test_drain_waits_until_the_queue_is_empty(shop: Shop) -> None:
 
 
 @pytest.mark.option("cli.queues.drain.timeout")
-def test_drain_waits_no_longer_than_told(shop: Shop) -> None:
-    """The answer is no: exit code 1. The queue stays draining."""
+def test_drain_ends_at_its_timeout(shop: Shop) -> None:
+    """Exit code 1. The queue stays draining."""
     shop.task("add").enqueue(1)
     ran = shop.run("queues", "drain", "default", "--wait", "--timeout", "200ms")
     assert ran.code == 1
@@ -66,7 +66,7 @@ def test_drain_waits_no_longer_than_told(shop: Shop) -> None:
 
 @pytest.mark.row("U2", "Q9")
 @pytest.mark.option("cli.queues.purge.name", "cli.queues.purge.yes")
-def test_purge_deletes_what_waits_after_asking(shop: Shop, golden: Golden) -> None:
+def test_purge_deletes_waiting_jobs_after_confirmation(shop: Shop, golden: Golden) -> None:
     kept, gone = shop.task("add").enqueue(1), shop.task("fail").enqueue("x")
     asked = shop.run("queues", "purge", "slow")
     assert (asked.code, "--yes" in asked.err) == (2, True)
@@ -78,7 +78,7 @@ def test_purge_deletes_what_waits_after_asking(shop: Shop, golden: Golden) -> No
 
 @pytest.mark.row("U2", "Q10")
 @pytest.mark.option("cli.queues.disable.name", "cli.queues.disable.how", "cli.queues.enable.names")
-def test_disable_and_enable_tell_what_the_queues_are_now(shop: Shop) -> None:
+def test_disable_and_enable_print_the_new_state(shop: Shop) -> None:
     shop.task("add").enqueue(1)
     assert "disabled (hold)" in shop.run("queues", "disable", "default").out
     assert "disabled (skip)" in shop.run("queues", "disable", "default", "--how", "skip").out
@@ -97,7 +97,7 @@ def test_disable_and_enable_tell_what_the_queues_are_now(shop: Shop) -> None:
 @pytest.mark.row("U2", "Q13")
 @pytest.mark.option("cli.queues.configure.name", "cli.queues.configure.max_depth", "cli.queues.configure.on_full")
 @pytest.mark.option("cli.queues.configure.order", "cli.queues.reset.name", "cli.queues.reset.declared")
-def test_configure_and_reset_tell_how_the_queue_works_now(shop: Shop) -> None:
+def test_configure_and_reset_print_the_new_settings(shop: Shop) -> None:
     shop.task("add").enqueue(1)
     words = ["--max-depth", "1000", "--on-full", "wait", "--order", "lifo"]
     assert "1 of 1,000, lifo" in shop.run("queues", "configure", "default", *words).out

@@ -74,7 +74,7 @@ def orchestrated(shop: Shop) -> Iterator[Shop]:
 
 @pytest.mark.row("O8", "U2")
 @pytest.mark.option("cli.schedules.ls.disabled", "cli.schedules.ls.group")
-def test_ls_is_one_screen_for_all_of_them(orchestrated: Shop, golden: Golden) -> None:
+def test_ls_prints_all_schedules(orchestrated: Shop, golden: Golden) -> None:
     golden("schedules-ls.txt", unhurried(orchestrated.call("schedules", "ls").out))
     golden("schedules-ls.json", orchestrated.run("schedules", "ls", "--json").out)
     assert listed(orchestrated, "--disabled") == ["broken", "gone", "holiday"]
@@ -87,7 +87,7 @@ def test_ls_is_one_screen_for_all_of_them(orchestrated: Shop, golden: Golden) ->
 
 @pytest.mark.row("O8", "U2")
 @pytest.mark.option("cli.schedules.show.name")
-def test_show_tells_everything_of_one(orchestrated: Shop, golden: Golden) -> None:
+def test_show_prints_everything_about_one_schedule(orchestrated: Shop, golden: Golden) -> None:
     golden("schedules-show.txt", unhurried(orchestrated.call("schedules", "show", "broken").out))
     golden("schedules-show.json", orchestrated.run("schedules", "show", "broken", "--json").out)
     golden("schedules-show-code.txt", unhurried(orchestrated.run("schedules", "show", "nightly").out))
@@ -98,7 +98,7 @@ def test_show_tells_everything_of_one(orchestrated: Shop, golden: Golden) -> Non
 
 
 @pytest.mark.row("O8", "U2")
-def test_status_tells_of_schedules(orchestrated: Shop) -> None:
+def test_status_includes_schedules(orchestrated: Shop) -> None:
     found = json.loads(orchestrated.run("status", "--json").out)["schedules"]
     at = found.pop("next")
     assert (at["schedule"], at["at"]) == ("nightly", json.loads(show(orchestrated, "nightly"))["next"])
@@ -114,7 +114,7 @@ def show(shop: Shop, name: str) -> str:
 
 
 @pytest.mark.stores("sqlite")
-def test_ls_says_that_there_are_none_and_how_they_come(shop: Shop) -> None:
+def test_ls_without_schedules_says_how_to_store_them(shop: Shop) -> None:
     assert shop.run("schedules", "ls").out == (
         "No schedules are stored yet. Start a worker, or run `mainspring schedules sync`.\n"
     )
@@ -123,7 +123,7 @@ def test_ls_says_that_there_are_none_and_how_they_come(shop: Shop) -> None:
 
 @pytest.mark.row("S8", "U2")
 @pytest.mark.option("cli.schedules.next.name", "cli.schedules.next.number")
-def test_next_tells_what_is_to_come(put: Shop, golden: Golden) -> None:
+def test_next_prints_the_next_occurrences(put: Shop, golden: Golden) -> None:
     year = (datetime.now(UTC) + timedelta(hours=2, minutes=30)).year  # it begins at 21:30
     found = json.loads(put.run("schedules", "next", "nightly", "-n", "2", "--json").out)["occurrences"]
     assert [each["at"] for each in found] == [f"{year + n - 1}-12-31T21:30:00Z" for n in (1, 2)]
@@ -134,7 +134,7 @@ def test_next_tells_what_is_to_come(put: Shop, golden: Golden) -> None:
 
 
 @pytest.mark.row("S8", "U2")
-def test_next_without_a_name_merges_all_that_are_enabled(put: Shop) -> None:
+def test_next_without_a_name_merges_all_enabled_schedules(put: Shop) -> None:
     moment = datetime.now(UTC) + timedelta(hours=1)
     for n, name in enumerate(("second", "first", "third")):
         put.app.schedules.put(name, put.task("add").s(n), at=moment + timedelta(minutes=(20, 10, 30)[n]))
@@ -149,7 +149,7 @@ def test_next_without_a_name_merges_all_that_are_enabled(put: Shop) -> None:
 
 @pytest.mark.row("S8", "U2")
 @pytest.mark.option("cli.schedules.history.name", "cli.schedules.history.limit", "cli.schedules.history.before")
-def test_history_tells_what_became_of_occurrences(shop: Shop, golden: Golden) -> None:
+def test_history_prints_the_result_of_each_occurrence(shop: Shop, golden: Golden) -> None:
     app, schedules = shop.app, shop.app.schedules
     schedules.put("yearly", shop.task("fail").s("no"), cron="0 3 1 1 *", max_failures=0)
     jobs = schedules.backfill("yearly", *(datetime(year, 1, 1, tzinfo=UTC) for year in (2021, 2024)))
@@ -197,7 +197,7 @@ def test_run_prints_the_id_or_the_reason(put: Shop, golden: Golden) -> None:
 
 @pytest.mark.row("S11")
 @pytest.mark.option("cli.schedules.run.wait", "cli.schedules.run.wait_timeout")
-def test_run_waits_for_the_end(put: Shop) -> None:
+def test_run_with_wait_waits_for_the_end(put: Shop) -> None:
     late = put.run("schedules", "run", "by-hand", "--wait", "--wait-timeout", "100ms", "--json")
     assert (late.code, json.loads(late.out)["state"]) == (1, "ready")
     assert put.run("schedules", "run", "by-hand", "--wait-timeout", "1s").code == 2, "without --wait it means nothing"
@@ -212,7 +212,7 @@ def test_run_waits_for_the_end(put: Shop) -> None:
 
 @pytest.mark.row("S8", "O8", "U2")
 @pytest.mark.option("cli.schedules.disable.names", "cli.schedules.disable.reason", "cli.schedules.enable.names")
-def test_disable_and_enable_take_several(put: Shop, golden: Golden) -> None:
+def test_disable_and_enable_accept_several_names(put: Shop, golden: Golden) -> None:
     ran = put.run("schedules", "disable", "nightly", "by-hand", "--reason", "on holiday")
     golden("schedules-disable.txt", ran.out)
     assert [put.app.schedules.get(name).enabled for name in ("nightly", "by-hand", "after-it")] == [False, False, True]
@@ -226,7 +226,7 @@ def test_disable_and_enable_take_several(put: Shop, golden: Golden) -> None:
 
 @pytest.mark.row("S8", "U2")
 @pytest.mark.option("cli.schedules.rm.names", "cli.schedules.rm.yes")
-def test_rm_removes_after_asking(put: Shop, golden: Golden) -> None:
+def test_rm_removes_after_confirmation(put: Shop, golden: Golden) -> None:
     put.app.schedule("code", cron="0 0 1 1 *", call=put.task("add").s(1))
     put.app.schedules.declare()
     asked = put.run("schedules", "rm", "nightly")
@@ -247,8 +247,8 @@ def test_rm_removes_after_asking(put: Shop, golden: Golden) -> None:
 
 @pytest.mark.row("S8")
 @pytest.mark.option("cli.schedules.backfill.name", "cli.schedules.backfill.start", "cli.schedules.backfill.end")
-def test_backfill_runs_what_is_over_and_has_no_job(put: Shop) -> None:
-    """Moments are in UTC unless they say otherwise."""
+def test_backfill_runs_past_occurrences_without_a_job(put: Shop) -> None:
+    """Times are in UTC unless they name a zone."""
     made = json.loads(put.run("schedules", "backfill", "nightly", "2020-12-31T21:30", "2022-12-31T21:30", "--json").out)
     assert [each["at"] for each in made["jobs"]] == ["2020-12-31T21:30:00Z", "2021-12-31T21:30:00Z"]
     assert {put.app.jobs.get(each["id"]).info().schedule for each in made["jobs"]} == {"nightly"}
@@ -277,8 +277,8 @@ app = Mainspring(version={version!r})
 
 @pytest.mark.row("S8")
 @pytest.mark.option("cli.schedules.sync.target", "cli.schedules.sync.app", "cli.schedules.sync.as_json")
-def test_sync_stores_what_the_code_declares(shop: Shop, golden: Golden) -> None:
-    """Also for older code, after a rollback; what it does not have is orphaned, and can be removed."""
+def test_sync_stores_the_schedules_of_the_code(shop: Shop, golden: Golden) -> None:
+    """Also of older code, after a rollback. Schedules that the code lacks are orphaned and can be removed."""
 
     def code(name: str, version: str, **rules: str) -> str:
         lines = [f"@app.schedule({each!r}, cron={rule!r})\ndef {each}(): ..." for each, rule in rules.items()]

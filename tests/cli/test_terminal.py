@@ -30,8 +30,8 @@ def test_colours_on_a_terminal_and_plain_text_elsewhere(shop: Shop) -> None:
     assert "\x1b" not in shop.call("jobs", "ls").out
 
 
-def test_every_kind_of_answer_can_be_shown_by_rich(shop: Shop) -> None:
-    """Facts, tables with and without rows, text; brackets in stored text are no markup."""
+def test_rich_can_print_every_kind_of_output(shop: Shop) -> None:
+    """Facts, tables with and without rows, text. Brackets in stored text are not read as markup."""
     job = shop.task("fail").enqueue("[bold]x[/bold]")
     shop.work(job)
     _, shown = on_terminal(shop, "jobs", "show", str(job.id), NO_COLOR="1")
@@ -43,7 +43,7 @@ def test_every_kind_of_answer_can_be_shown_by_rich(shop: Shop) -> None:
     assert "ValueError" in status
 
 
-def test_stored_text_cannot_steer_a_terminal_with_colours(shop: Shop) -> None:
+def test_stored_text_cannot_control_a_terminal_with_colours(shop: Shop) -> None:
     shop.task("fail").options(queue="q").enqueue("\x1b]0;owned\x07")
     [info] = shop.app.jobs.list().jobs
     _, shown = on_terminal(shop, "jobs", "show", str(info.id))
@@ -55,8 +55,8 @@ def test_stored_text_cannot_steer_a_terminal_with_colours(shop: Shop) -> None:
     ("answer", "code", "state"),
     [({"typed": "y\n"}, 0, "cancelled"), ({"typed": "n\n"}, 1, "ready"), ({"ctrl_c_at": "Continue?"}, 130, "ready")],
 )
-def test_somebody_at_the_keyboard_is_asked(shop: Shop, answer: dict[str, str], code: int, state: str) -> None:
-    """No is 1, Ctrl-C is 130; nothing is done in either case."""
+def test_a_user_at_a_terminal_is_asked(shop: Shop, answer: dict[str, str], code: int, state: str) -> None:
+    """ "No" ends with 1 and Ctrl-C with 130. Nothing is changed in either case."""
     job = shop.task("add").enqueue(1)
     ended, shown = on_terminal(shop, "jobs", "cancel", "--queue", "default", **answer)
     assert "found 1 job" in shown
@@ -75,7 +75,7 @@ def test_somebody_at_the_keyboard_is_asked(shop: Shop, answer: dict[str, str], c
         (["nothing"], "No such command 'nothing'"),
     ],
 )
-def test_a_mistake_in_a_command_is_told_in_one_line_and_ends_with_2(shop: Shop, words: list[str], says: str) -> None:
+def test_a_usage_error_is_one_line_and_ends_with_2(shop: Shop, words: list[str], says: str) -> None:
     ran = shop.run(*words)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("mainspring: ")
@@ -83,13 +83,13 @@ def test_a_mistake_in_a_command_is_told_in_one_line_and_ends_with_2(shop: Shop, 
     assert "Traceback" not in ran.err
 
 
-def test_no_command_shows_the_commands(shop: Shop) -> None:
+def test_without_a_command_the_commands_are_listed(shop: Shop) -> None:
     assert "enqueue" in shop.run().err
     assert shop.run("--help").code == 0
     assert shop.run("--version").out.startswith("mainspring, version ")
 
 
-def test_a_reader_that_goes_away_is_no_error(shop: Shop) -> None:
+def test_a_closed_pipe_is_no_error(shop: Shop) -> None:
     """``mainspring jobs ls | head -1``."""
     for n in range(40):
         shop.task("add").enqueue(n)
@@ -110,7 +110,7 @@ def test_a_store_that_cannot_be_opened_ends_with_2(shop: Shop) -> None:
 
 @pytest.mark.row("W17")
 @pytest.mark.option("cli.workers.ls.lost")
-def test_workers_that_went_silent_are_shown_on_demand(shop: Shop) -> None:
+def test_lost_workers_are_listed_on_request(shop: Shop) -> None:
     from mainspring.client.blocking import run
 
     async def lose() -> None:
@@ -124,8 +124,8 @@ def test_workers_that_went_silent_are_shown_on_demand(shop: Shop) -> None:
 
 
 @pytest.mark.option("cli.demo.seconds", "cli.demo.headless")
-def test_the_demo_loses_nothing(shop: Shop) -> None:
-    """Plain lines on a terminal, for that was asked."""
+def test_the_demo_loses_no_job(shop: Shop) -> None:
+    """With plain lines on a terminal, as requested."""
     code, shown = on_terminal(shop, "demo", "--seconds", "1", "--headless")
     assert code == 0, shown
     assert "about 1 s" in shown

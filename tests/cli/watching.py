@@ -1,4 +1,4 @@
-"""Real commands that run until they are told to stop, and what they print meanwhile."""
+"""Real commands that run until a test stops them, and what they print meanwhile."""
 
 from __future__ import annotations
 

@@ -16,4 +16,5 @@ FEWEST = hypothesis.settings(FEW, max_examples=6)
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("machine", [FullMachine, KeyedMachine, LatestMachine, SettledMachine])
 def test_random_walks(make_store: MakeStore, store_name: str, machine: type[CommonMachine]) -> None:
+    """Each step compares the store with the model and fails at the first difference."""
     walk(machine, make_store, FEW if store_name == "sqlite" else FEWEST)

@@ -17,7 +17,7 @@ def test_names_are_unique() -> None:
     assert len({mutation.name for mutation in ALL}) == len(ALL)
 
 
-def test_the_page_lists_them_all() -> None:
+def test_the_page_lists_every_fault() -> None:
     assert TABLE.read_text() == table(), "run: python -m tests.mutations --table"
 
 

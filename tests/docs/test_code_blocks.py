@@ -1,6 +1,5 @@
-"""Every ```python block of README.md and docs/ runs as a program of its own.
-
-A block that cannot stands below a comment that says why: `<!-- no-run: reason -->`.
+"""Every ```python block of README.md and docs/ runs as a program of its own. A block that cannot run follows a
+comment that says why: `<!-- no-run: reason -->`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def blocks() -> Iterator[object]:
 
 
 @pytest.mark.parametrize("code", list(blocks()))
-def test_block_runs(code: str, tmp_path: Path) -> None:
+def test_every_code_block_runs(code: str, tmp_path: Path) -> None:
     """A reader can paste it."""
     program = tmp_path / "example.py"
     program.write_text(code)
@@ -40,8 +39,8 @@ def test_block_runs(code: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_missing_language_hides_no_python() -> None:
-    """Fences say their language, or a block of Python could escape the rule."""
+def test_every_fence_names_its_language() -> None:
+    """Otherwise a block of Python would not be run."""
     fence = re.compile(r"^```(\S*)", re.MULTILINE)
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         opening = fence.findall(page.read_text())[::2]

@@ -293,13 +293,13 @@ def spans(text: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in sorted(BOOK.glob("*.md"))])
-def test_every_name_of_the_book_exists(page: Path) -> None:
+def test_every_name_in_the_book_exists(page: Path) -> None:
     found = (problem_of(span) for span in dict.fromkeys(spans(page.read_text())))
     assert [problem for problem in found if problem] == []
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in sorted(BOOK.glob("*.md"))])
-def test_a_name_is_in_the_file_that_the_book_says(page: Path) -> None:
+def test_a_name_is_found_in_the_file_that_the_book_names(page: Path) -> None:
     found: list[str] = []
     for name, file, drawn, drawn_file in PLACED.findall(page.read_text()):
         last = re.split(r"\W+", (name or drawn).removesuffix("()"))[-1]
@@ -329,7 +329,7 @@ def test_a_name_that_does_not_exist_is_found(span: str) -> None:
     "span",
     ["worker/loop/turn_loop.py", "Door.turn", "Store.turn()", "TurnLoop", "turn_v1()", "FLUSH_AT", "`x = 1`", "ready"],
 )
-def test_a_name_that_exists_is_no_problem(span: str) -> None:
+def test_a_name_that_exists_is_not_reported(span: str) -> None:
     assert problem_of(span) is None
 
 
@@ -337,5 +337,5 @@ LINK_TO = re.compile(r"\]\(([^)#\s]+\.md)(?:#[^)]*)?\)")
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in sorted(BOOK.glob("*.md"))])
-def test_every_link_of_the_book_leads_to_a_page(page: Path) -> None:
+def test_every_link_in_the_book_has_a_target(page: Path) -> None:
     assert [target for target in LINK_TO.findall(page.read_text()) if not (page.parent / target).exists()] == []

@@ -52,8 +52,8 @@ def install(home: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_the_start_of_the_readme(installed: Path, tmp_path: Path) -> None:
-    """One shell runs a worker, another asks for work."""
+def test_the_commands_of_the_readme_work(installed: Path, tmp_path: Path) -> None:
+    """One shell runs a worker, another enqueues."""
     declared, asked, *_ = BLOCK.findall((ROOT / "README.md").read_text())
     (tmp_path / "tasks.py").write_text(declared)
     (tmp_path / "ask.py").write_text(asked.replace("timeout=10", "timeout=100"))
@@ -67,14 +67,14 @@ def test_the_start_of_the_readme(installed: Path, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("page", "word"), GUIDES.items())
-def test_a_guide(installed: Path, tmp_path: Path, page: str, word: str) -> None:
+def test_a_guide_works_with_the_wheel(installed: Path, tmp_path: Path, page: str, word: str) -> None:
     (program,) = (code for code in BLOCK.findall((ROOT / "docs" / page).read_text()) if word in code)
     (tmp_path / "program.py").write_text(program)
     run(installed / "python", "program.py", cwd=tmp_path, MAINSPRING_URL=f"sqlite:///{tmp_path / 'jobs.db'}")
 
 
 @pytest.mark.timeout(300)
-def test_nothing_but_the_package_is_in_the_wheel(installed: Path, tmp_path: Path) -> None:
+def test_the_wheel_contains_only_the_package(installed: Path, tmp_path: Path) -> None:
     listed = run(installed / "python", "-m", "pip", "list", "--format=freeze", cwd=tmp_path)
     names = {line.partition("==")[0].lower() for line in listed.split()}
     assert names - {"pip", "setuptools"} == {"click", "cronsim", "mainspring", "msgspec", "psutil"}

@@ -30,7 +30,7 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.mark.row("S5", "S8")
-def test_cleanup(home: Path, store_url: str) -> None:
+def test_the_cleanup_example_runs_each_occurrence_once(home: Path, store_url: str) -> None:
     lines = run(home, "main.py", MAINSPRING_URL=store_url, SWEEP_TAKES="2")
     before, after = lines[: lines.index("")], lines[lines.index("") + 1 :][:3]
     assert [line.split()[0] for line in before] == ["hourly", "monthly", "nightly", "of-ann", "once", "weekly"]
@@ -43,14 +43,14 @@ def test_cleanup(home: Path, store_url: str) -> None:
     assert said["jobs"] == f"jobs {many} succeeded"
     [again] = [line for line in lines if line.startswith("begun twice")]
     twice, by_the_killed = (int(word) for word in again.split() if word.isdigit())
-    assert twice == by_the_killed >= 1, "nobody but the killed worker was taken a run from"
+    assert twice == by_the_killed >= 1, "only the killed worker lost a run"
     noted = [line.split() for line in (home / "notes.txt").read_text().splitlines()]
     begun = Counter(job for word, what, job, *_ in noted if (word, what) == ("begins", "show"))
     assert (len(begun), begun.total()) == (many, many + twice)
 
 
 @pytest.mark.row("S4")
-def test_nights(home: Path, sqlite_url: str) -> None:
+def test_the_nights_example_runs_at_both_changes_of_clocks(home: Path, sqlite_url: str) -> None:
     lines = run(home, "nights.py", MAINSPRING_URL=sqlite_url)
     assert [line.removeprefix("nightly ") for line in lines if line.startswith("nightly")] == [
         "Sat 28 Mar 02:30 CET succeeded", "Sun 29 Mar 03:00 CEST succeeded", "Mon 30 Mar 02:30 CEST succeeded",

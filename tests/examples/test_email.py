@@ -14,7 +14,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "email"
 
 
 @pytest.mark.row("B1")
-def test_email(tmp_path: Path, store_url: str) -> None:
+def test_the_email_example(tmp_path: Path, store_url: str) -> None:
     home = shutil.copytree(EXAMPLE, tmp_path / "email")
     env = dict(os.environ) | {"MAINSPRING_URL": store_url}
     done = subprocess.run(

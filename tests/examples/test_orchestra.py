@@ -20,7 +20,7 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.mark.row("O2", "O3", "O4", "O5", "O6", "O8")
-def test_orchestra(home: Path, store_url: str) -> None:
+def test_the_orchestra_example(home: Path, store_url: str) -> None:
     env = dict(os.environ) | {"MAINSPRING_URL": store_url}
     done = subprocess.run(
         [sys.executable, "main.py"], cwd=home, env=env, capture_output=True, text=True, timeout=110, check=False
@@ -34,7 +34,7 @@ def test_orchestra(home: Path, store_url: str) -> None:
     assert "process-data: schedule 'process-data' waits for 'fetch-data' to succeed" in lines
     first, second = (line for line in lines if line.startswith("report "))
     assert "disabled: 3 runs failed in a row: RuntimeError: the report cannot be written" in first
-    assert second.split() == ["report", "last", "succeeded", "waits", "for", "nobody", "enabled"]
+    assert second.split() == ["report", "last", "succeeded", "waits", "for", "nothing", "enabled"]
     assert lines[-4:] == [
         "process-data before its fetch-data: 0",
         "process-data beside cleanup: 0",

@@ -15,7 +15,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "tenants"
 
 
 @pytest.mark.row("Q7", "R9", "R11")
-def test_tenants(tmp_path: Path, store_url: str) -> None:
+def test_the_tenants_example(tmp_path: Path, store_url: str) -> None:
     home = shutil.copytree(EXAMPLE, tmp_path / "tenants")
     env = dict(os.environ) | {"MAINSPRING_URL": store_url}
     done = subprocess.run(

@@ -78,7 +78,7 @@ def pieces(seen: Any) -> float:
     return float(seen["progress"]["done"]) if seen["progress"] else 0
 
 
-def test_killed_in_the_middle_and_resumed_elsewhere(home: Path, start: Start, ask: Callable[..., Any]) -> None:
+def test_the_video_example_resumes_a_killed_job_elsewhere(home: Path, start: Start, ask: Callable[..., Any]) -> None:
     first = ask("POST", "/videos/holiday.mov", b"a film")
     again = ask("POST", "/videos/holiday.mov", b"a film")
     assert (first["new"], again) == (True, {"job": first["job"], "new": False})
@@ -101,7 +101,7 @@ def test_killed_in_the_middle_and_resumed_elsewhere(home: Path, start: Start, as
     assert told.read_text().splitlines() == [f"succeeded {first['job']}"]
 
 
-def test_cancelled_by_the_uploader(start: Start, ask: Callable[..., Any]) -> None:
+def test_the_video_example_cancels_a_job(start: Start, ask: Callable[..., Any]) -> None:
     job = ask("POST", "/videos/long.mov", b"a longer film")["job"]
     start("-m", "mainspring", "worker", "encoding.py")
     until(ask, job, lambda seen: pieces(seen) >= 1)

@@ -31,6 +31,6 @@ def fleet(ground: Arena, tmp_path: Path) -> Iterator[Fleet]:
 
 @pytest.fixture
 def wire(ground: Arena) -> Iterator[chaos.Proxy]:
-    """For those who shall suffer."""
+    """The proxy between a process under test and its store."""
     with chaos.Proxy(ground.url) as wire:
         yield wire

@@ -19,8 +19,8 @@ WAITING, LATER, DEAD = 4_000, 500, 500
 SLOTS = 4
 
 
-def test_a_worker_starts_beside_a_backlog_and_takes_what_is_urgent(fleet: Fleet, tmp_path: Path) -> None:
-    """fault-27: also what becomes urgent while the worker is full; and the store tells of itself as ever."""
+def test_a_worker_starts_beside_a_large_backlog_and_runs_urgent_jobs(fleet: Fleet, tmp_path: Path) -> None:
+    """fault-27: also jobs that become urgent while the worker is full. Counts and lists work as before."""
     app, gate = fleet.tasks.app, tmp_path / "gate"
     for _ in range(WAITING // 1000):
         fleet.tasks.wait_for.enqueue_many(fleet.tasks.wait_for.s(str(gate)) for _ in range(1000))

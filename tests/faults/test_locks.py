@@ -37,10 +37,10 @@ def other(ground: Arena) -> Iterator[Mainspring]:
 @pytest.mark.row("L1")
 @pytest.mark.parametrize("fault", [chaos.Reset(), chaos.Cut()], ids=repr)
 @pytest.mark.parametrize("held", [False, True])
-def test_an_outage_is_its_own_error(
+def test_a_lock_during_an_outage_raises_store_unavailable(
     app: Mainspring, other: Mainspring, wire: chaos.Proxy, fault: chaos.Fault, held: bool
 ) -> None:
-    """Whether or not somebody holds the lock; also for who would wait for it or do without it."""
+    """Whether or not the lock is held, and also for callers that would wait or skip."""
     assert not app.lock("nightly").is_locked()
     if held:
         other.lock("nightly").acquire()
@@ -54,8 +54,8 @@ def test_an_outage_is_its_own_error(
 
 @OVER_A_WIRE
 @pytest.mark.row("L1")
-def test_a_reply_that_is_lost_leaves_no_lock_behind(app: Mainspring, other: Mainspring, wire: chaos.Proxy) -> None:
-    """It was taken and nobody knows: it is given back, long before its time is over."""
+def test_a_lost_reply_leaves_no_lock_behind(app: Mainspring, other: Mainspring, wire: chaos.Proxy) -> None:
+    """The lock was taken and the caller does not know: it is released long before its ttl is over."""
     with app.lock("nightly"):  # the server knows its script: the next request is all there is
         pass
     drop = chaos.DropReply()
@@ -67,7 +67,7 @@ def test_a_reply_that_is_lost_leaves_no_lock_behind(app: Mainspring, other: Main
 
 @OVER_A_WIRE
 @pytest.mark.row("L1", "L3")
-def test_who_cannot_ask_cannot_extend(app: Mainspring, wire: chaos.Proxy) -> None:
+def test_extend_during_an_outage_fails(app: Mainspring, wire: chaos.Proxy) -> None:
     with app.lock("nightly", ttl="1h") as lock:
         with wire.suffering(chaos.Reset()):
             with pytest.raises(StoreUnavailable):
@@ -78,7 +78,7 @@ def test_who_cannot_ask_cannot_extend(app: Mainspring, wire: chaos.Proxy) -> Non
 
 @OVER_A_WIRE
 @pytest.mark.row("L1")
-def test_a_block_that_cannot_give_its_lock_back_has_done_its_work(
+def test_a_block_that_cannot_release_its_lock_ends_without_an_error(
     app: Mainspring, wire: chaos.Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     with app.lock("nightly", ttl="1h"):
@@ -89,10 +89,10 @@ def test_a_block_that_cannot_give_its_lock_back_has_done_its_work(
 @OVER_A_WIRE
 @pytest.mark.row("L3")
 @pytest.mark.parametrize("fault", [chaos.Stall(), chaos.Reset(), chaos.HalfOpen()], ids=repr)
-def test_a_holder_that_is_cut_off_loses_it_by_its_own_clock(
+def test_a_holder_that_is_cut_off_loses_its_lock_by_its_own_clock(
     app: Mainspring, other: Mainspring, wire: chaos.Proxy, fault: chaos.Fault
 ) -> None:
-    """It need not reach the store to know; and the store lets nobody in before that."""
+    """It needs no reply of the store to know, and the store admits no other holder before that."""
     lock = app.lock("nightly", ttl=patience(1))
     lock.acquire()
     with wire.suffering(fault), other.lock("nightly", wait="60s") as next_one:
@@ -106,7 +106,9 @@ def test_a_holder_that_is_cut_off_loses_it_by_its_own_clock(
 
 @OVER_A_WIRE
 @pytest.mark.row("L3")
-async def test_async_code_that_is_cut_off_is_cancelled(app: Mainspring, other: Mainspring, wire: chaos.Proxy) -> None:
+async def test_an_async_block_that_is_cut_off_is_cancelled(
+    app: Mainspring, other: Mainspring, wire: chaos.Proxy
+) -> None:
     @app.lock("nightly", ttl=patience(1))
     async def work() -> None:
         wire.set(chaos.Stall())
@@ -120,7 +122,7 @@ async def test_async_code_that_is_cut_off_is_cancelled(app: Mainspring, other: M
 
 @OVER_A_WIRE
 @pytest.mark.row("L2")
-def test_a_short_outage_costs_nothing(app: Mainspring, other: Mainspring, wire: chaos.Proxy) -> None:
+def test_a_short_outage_loses_no_lock(app: Mainspring, other: Mainspring, wire: chaos.Proxy) -> None:
     lock = app.lock("nightly", ttl=patience(3))
     with lock:
         token, before = lock.token, app.locks.list()[0].until
@@ -132,7 +134,7 @@ def test_a_short_outage_costs_nothing(app: Mainspring, other: Mainspring, wire: 
 
 @OVER_A_WIRE
 @pytest.mark.row("L3")
-def test_numbers_grow_over_a_restart_of_the_server(ground: Arena, other: Mainspring) -> None:
+def test_tokens_grow_over_restarts_of_the_server(ground: Arena, other: Mainspring) -> None:
     assert ground.server is not None
     tokens = []
     for _ in range(3):
@@ -147,8 +149,8 @@ def test_numbers_grow_over_a_restart_of_the_server(ground: Arena, other: Mainspr
 
 
 @pytest.mark.row("L1", "L3")
-def test_a_store_that_does_not_answer(ground: Arena, other: Mainspring) -> None:
-    """Who asks for a lock is told of the store and not of a holder; who holds one loses it by its own clock."""
+def test_a_frozen_store_is_store_unavailable_and_a_holder_loses_its_lock(ground: Arena, other: Mainspring) -> None:
+    """The error of ``acquire`` names the store and no holder. A holder loses its lock by its own clock."""
     held, free = other.lock("held", ttl=patience(1)), other.lock("free")
     with held:
         with frozen(ground):

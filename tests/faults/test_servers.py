@@ -37,8 +37,10 @@ def living(fleet: Fleet) -> set[str]:
 @pytest.mark.row("R12")
 @pytest.mark.stores("postgres", "redis")
 @pytest.mark.parametrize("how", ["kill", "stop"])
-def test_a_server_that_went_and_came_back(fleet: Fleet, ground: Arena, tmp_path: Path, how: str) -> None:
-    """fault-9, fault-13: nothing that was answered is lost, running bodies go on, workers claim again by themselves."""
+def test_jobs_and_workers_survive_a_server_that_goes_and_comes_back(
+    fleet: Fleet, ground: Arena, tmp_path: Path, how: str
+) -> None:
+    """fault-9, fault-13: no confirmed job is lost, running bodies run on, and workers claim again by themselves."""
     assert ground.server is not None
     for _ in range(2):
         fleet.start().wait_ready()
@@ -59,8 +61,10 @@ def test_a_server_that_went_and_came_back(fleet: Fleet, ground: Arena, tmp_path:
 
 @pytest.mark.row("R12", "B21")
 @pytest.mark.stores("postgres", "redis")
-def test_connections_that_the_server_ends_at_random(fleet: Fleet, ground: Arena, tmp_path: Path) -> None:
-    """fault-14: all of them, again and again, under load."""
+def test_jobs_and_workers_survive_connections_that_the_server_ends_at_random(
+    fleet: Fleet, ground: Arena, tmp_path: Path
+) -> None:
+    """fault-14: all connections, again and again, under load."""
     for _ in range(2):
         fleet.start().wait_ready()
     before, gate = living(fleet), tmp_path / "gate"
@@ -78,7 +82,7 @@ def test_connections_that_the_server_ends_at_random(fleet: Fleet, ground: Arena,
 
 @contextlib.contextmanager
 def frozen(ground: Arena) -> Iterator[None]:
-    """Meanwhile the store answers nobody."""
+    """The store answers no call inside the block."""
     if ground.server is None:
         with OutsideSqlite(sqlite_path(ground.url)).hold():
             yield
@@ -91,8 +95,10 @@ def frozen(ground: Arena) -> Iterator[None]:
 
 
 @pytest.mark.row("B22")
-def test_a_store_frozen_for_longer_than_the_default_lease(fleet: Fleet, ground: Arena, tmp_path: Path) -> None:
-    """fault-18, with the settings that people have: 17 s, 8 ordinary jobs, half of them end meanwhile."""
+def test_no_job_is_lost_when_the_store_freezes_for_longer_than_the_default_lease(
+    fleet: Fleet, ground: Arena, tmp_path: Path
+) -> None:
+    """fault-18 with the default settings: 17 s, 8 ordinary jobs, and half of them end meanwhile."""
     for _ in range(2):
         fleet.start(async_slots=4, **DEFAULT).wait_ready()
     before, gates = living(fleet), [tmp_path / "during", tmp_path / "after"]

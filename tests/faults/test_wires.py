@@ -31,8 +31,8 @@ def by_wire(fleet: Fleet, wire: chaos.Proxy, **options: Any) -> Supervised:
 
 
 @pytest.mark.row("B21")
-def test_the_reply_to_an_ack_is_lost(fleet: Fleet, wire: chaos.Proxy, tmp_path: Path) -> None:
-    """fault-15: the ack was taken and its sender does not know; asked again it is "already", and it counts once."""
+def test_an_ack_whose_reply_is_lost_counts_once(fleet: Fleet, wire: chaos.Proxy, tmp_path: Path) -> None:
+    """fault-15: the store applied the ack. The repeated ack is answered with "already"."""
     by_wire(fleet, wire)
     before, gate = living(fleet), tmp_path / "gate"
     job = fleet.tasks.wait_for.enqueue(str(gate))
@@ -46,8 +46,8 @@ def test_the_reply_to_an_ack_is_lost(fleet: Fleet, wire: chaos.Proxy, tmp_path: 
 
 @pytest.mark.row("B21", "Q1")
 @pytest.mark.parametrize("colour", ["blocking", "async"])
-def test_the_reply_to_an_enqueue_is_lost(fleet: Fleet, wire: chaos.Proxy, colour: str) -> None:
-    """fault-15, for producers: each call makes one job, whatever was told."""
+def test_an_enqueue_whose_reply_is_lost_makes_one_job(fleet: Fleet, wire: chaos.Proxy, colour: str) -> None:
+    """fault-15 for producers: each call makes one job, whatever the caller was answered."""
     app = Mainspring(wire.url)
     tasks = Playground(app)
     jobs = [tasks.quick.enqueue()]
@@ -65,10 +65,12 @@ def test_the_reply_to_an_enqueue_is_lost(fleet: Fleet, wire: chaos.Proxy, colour
 
 @pytest.mark.row("B22", "W4")
 @pytest.mark.parametrize("fault", [chaos.Stall(), chaos.Reset(), chaos.HalfOpen()], ids=repr)
-def test_a_worker_cut_off_alone_is_replaced_and_refused(
+def test_a_worker_cut_off_alone_is_replaced_and_its_late_writes_are_refused(
     fleet: Fleet, wire: chaos.Proxy, tmp_path: Path, fault: chaos.Fault
 ) -> None:
-    """fault-16: its job is retaken; healed, it comes back under a new id and its late writes change nothing."""
+    """fault-16: another worker takes its job. When the network is back it gets a new id, and its late writes change
+    nothing.
+    """
     cut_off = by_wire(fleet, wire)
     (pid,) = cut_off.worker_pids()
     gate = tmp_path / "gate"
@@ -88,10 +90,10 @@ def test_a_worker_cut_off_alone_is_replaced_and_refused(
 
 
 @pytest.mark.row("B22")
-def test_a_strict_body_cut_off_has_ended_before_it_runs_elsewhere(
+def test_a_strict_body_that_is_cut_off_ends_before_its_job_runs_elsewhere(
     fleet: Fleet, wire: chaos.Proxy, tmp_path: Path
 ) -> None:
-    """fault-16: it keeps the GIL, so its supervisor must end it, cut off as well."""
+    """fault-16: the body holds the GIL, so its supervisor, which is cut off too, must end it."""
     by_wire(fleet, wire)
     gate = tmp_path / "gate"
     job = fleet.tasks.strict.enqueue(str(gate))
@@ -129,7 +131,7 @@ def ran_on(fleet: Fleet, pid: int) -> bool:
 
 
 class Deaf(chaos.Fault):
-    """Nothing passes on the connections that have asked for work; those that only beat are served."""
+    """No bytes pass on connections that have sent turns. Connections with heartbeats only are served."""
 
     async def meet(self, link: chaos.ProxiedConnection, side: chaos.Side, data: bytes) -> None:
         if link.said:
@@ -139,8 +141,8 @@ class Deaf(chaos.Fault):
             await link.send(side, data)
 
 
-def test_beats_arrive_and_turns_do_not(fleet: Fleet, ground: Any, tmp_path: Path) -> None:
-    """fault-17: the worker says that it claims nothing, ends nobody's work, and reports it when it is heard again."""
+def test_a_worker_with_heartbeats_and_without_turns_ends_no_job(fleet: Fleet, ground: Any, tmp_path: Path) -> None:
+    """fault-17: the worker reports that it claims nothing, runs its jobs on, and acks them when turns work again."""
     words = (b"turn_v1", script("turn").sha.encode())
     with chaos.Proxy(ground.url, words=words) as wire:
         by_wire(fleet, wire, target="tests.faults.impatient:app")
@@ -156,7 +158,7 @@ def test_beats_arrive_and_turns_do_not(fleet: Fleet, ground: Any, tmp_path: Path
 
 
 @pytest.mark.row("B22")
-def test_a_slow_wire_costs_nothing_but_time(fleet: Fleet, wire: chaos.Proxy, tmp_path: Path) -> None:
+def test_a_slow_network_loses_no_job(fleet: Fleet, wire: chaos.Proxy, tmp_path: Path) -> None:
     """fault-18: half a second on every call, then stalls that are shorter than a lease."""
     for _ in range(2):
         by_wire(fleet, wire)

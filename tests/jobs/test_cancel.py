@@ -1,4 +1,4 @@
-"""Cancel: told to a running handler, forced after the grace, final."""
+"""Cancel: raised in a running handler, forced after the grace, final."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_check_raises_job_cancelled_in_a_loop(world: World) -> None:
 
 @pytest.mark.row("W10")
 async def test_a_handler_that_ignores_the_cancel_and_returns_is_cancelled(world: World) -> None:
-    """Cancel is final; that it succeeded is kept with its attempts."""
+    """Cancel is final. The attempt is recorded as succeeded."""
     begun = asyncio.Event()
 
     async def finishing() -> str:

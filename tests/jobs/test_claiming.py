@@ -55,7 +55,7 @@ async def test_higher_priorities_come_first_and_equal_ones_in_order(world: World
 
 @pytest.mark.row("Q5")
 async def test_one_claim_in_twenty_takes_the_oldest_job(world: World) -> None:
-    """An old job of the lowest priority starts while high ones are still waiting."""
+    """An old job of the lowest priority starts while jobs of high priority still wait."""
     order: list[int] = []
 
     async def note(n: int) -> None:
@@ -105,7 +105,7 @@ async def test_the_concurrency_of_a_queue_is_never_exceeded(world: World, colour
 
 
 async def test_other_queues_use_the_slots_of_a_capped_queue_without_work(world: World) -> None:
-    """All slots are filled from the other queue although the capped one could have taken them."""
+    """All slots run jobs of the other queue although the capped queue could use them."""
     met = asyncio.Barrier(8)
 
     async def meet() -> None:
@@ -118,8 +118,8 @@ async def test_other_queues_use_the_slots_of_a_capped_queue_without_work(world: 
     assert await world.counts() == {State.SUCCEEDED: 8}
 
 
-async def test_a_capped_queue_gets_its_turn_beside_a_flood_of_short_jobs(world: World) -> None:
-    """Claims ahead for the flood never keep it waiting until the flood is over."""
+async def test_a_capped_queue_gets_its_turn_beside_a_backlog_of_short_jobs(world: World) -> None:
+    """Jobs of the backlog that are claimed ahead never delay the capped queue until the backlog is over."""
     order: list[str] = []
 
     async def note(queue: str) -> None:
@@ -134,7 +134,9 @@ async def test_a_capped_queue_gets_its_turn_beside_a_flood_of_short_jobs(world: 
 
 
 async def test_jobs_enqueued_by_name_do_not_wait_for_a_full_kind_of_slot(world: World) -> None:
-    """Threads are free, async slots are not: at most one async job enqueued by name is held in line."""
+    """Thread slots are free and async slots are not: the worker holds at most one async job that was enqueued by
+    name.
+    """
     store, passed = faulty(world)
     gate = asyncio.Event()
 
@@ -189,8 +191,10 @@ async def test_a_task_without_a_slot_of_its_kind_is_reported_and_left_to_others(
 
 
 @pytest.mark.row("W6")
-async def test_claims_ahead_are_bounded_and_given_back_when_unused(world: World) -> None:
-    """Short jobs make the worker claim ahead; when the slots are then held up, the rest is ready for others."""
+async def test_claims_ahead_are_bounded_and_returned_when_unused(world: World) -> None:
+    """Short jobs make the worker claim ahead. When the slots are then blocked, the other jobs become ready for
+    other workers.
+    """
     gate = asyncio.Event()
 
     async def short() -> None:
@@ -226,8 +230,10 @@ async def test_claims_ahead_are_bounded_and_given_back_when_unused(world: World)
 
 @pytest.mark.row("W6")
 @pytest.mark.parametrize("kind", ["early", "limited"])
-async def test_early_and_limited_jobs_are_never_held_ahead(world: World, kind: str) -> None:
-    """Whenever one runs, none waits for a slot; early ones that came with a claim ahead went back unharmed."""
+async def test_ack_early_and_limited_jobs_are_never_held_ahead(world: World, kind: str) -> None:
+    """While one runs, none waits for a slot. Jobs with early ack that came with a claim ahead were handed back
+    unharmed.
+    """
     waiting: list[int] = []
 
     async def short() -> None:
@@ -255,7 +261,9 @@ async def test_early_and_limited_jobs_are_never_held_ahead(world: World, kind: s
 
 
 async def test_limited_jobs_of_a_lost_reply_are_not_held_ahead(world: World) -> None:
-    """A repeated turn does not say which of its claims hold one of few places: all that hold any start first."""
+    """The reply of a repeated turn does not say which claims hold scarce capacity, so all claims that hold any
+    start first.
+    """
     store, passed = faulty(world)
     store.lose_every = 2
     waiting: list[int] = []
@@ -284,8 +292,8 @@ async def test_limited_jobs_of_a_lost_reply_are_not_held_ahead(world: World) -> 
 
 @pytest.mark.parametrize("fair", [None, FairKey("acme")])
 @pytest.mark.parametrize("more", [True, False])
-async def test_a_breaker_alone_guards_no_body_against_overlaps(world: World, more: bool, fair: FairKey | None) -> None:
-    """But the limit of its queue does, which the task does not know of."""
+async def test_a_breaker_alone_does_not_make_a_body_guarded(world: World, more: bool, fair: FairKey | None) -> None:
+    """The limit of its queue does, although the task does not know that limit."""
     seen: list[tuple[bool, bool]] = []
 
     async def look() -> None:
@@ -308,7 +316,7 @@ def bound_bucket(bounds: tuple[BoundLimit, ...]) -> Sized:
     return Sized(bound.limit.name, "", 1, bound.limit)
 
 
-async def test_a_full_worker_asks_for_nothing(world: World) -> None:
+async def test_a_full_worker_requests_no_jobs(world: World) -> None:
     store, passed = faulty(world)
     gate = asyncio.Event()
 
@@ -330,8 +338,8 @@ async def test_a_full_worker_asks_for_nothing(world: World) -> None:
     assert await running.drained() == 0
 
 
-async def test_suspects_are_held_one_at_a_time(world: World) -> None:
-    """Jobs whose next crash would be their last run one after the other."""
+async def test_suspects_run_one_at_a_time(world: World) -> None:
+    """A suspect is a job whose next crash would be its last."""
     store, passed = faulty(world)
     gate = asyncio.Event()
     now = most = 0
@@ -392,7 +400,7 @@ async def test_a_job_that_expired_before_it_could_start_is_not_run(world: World)
 async def test_a_job_that_expires_while_it_waits_for_a_slot_is_not_run(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Claimed ahead in time, but its slot became free too late."""
+    """It was claimed ahead in time, but its slot became free too late."""
     monkeypatch.setattr("mainspring.worker.run.dispatch.UNUSED_AFTER", 3600.0)
     gate, begun = asyncio.Event(), asyncio.Event()
     ran: list[int] = []
@@ -425,8 +433,8 @@ async def test_a_job_that_expires_while_it_waits_for_a_slot_is_not_run(
     assert await running.drained() == 0
 
 
-async def test_until_empty_waits_for_what_is_due_later(world: World) -> None:
-    """Scheduled jobs keep it; jobs of tasks that it does not know do not."""
+async def test_until_empty_waits_for_scheduled_jobs(world: World) -> None:
+    """It does not wait for jobs of unknown tasks."""
 
     async def one() -> None:
         return None
@@ -440,7 +448,7 @@ async def test_until_empty_waits_for_what_is_due_later(world: World) -> None:
 
 @pytest.mark.row("W7")
 async def test_an_idle_worker_is_woken_by_an_enqueue(world: World) -> None:
-    """With a poll of a minute only the wake-up can have brought it."""
+    """The poll interval is a minute, so the wake-up must have caused the claim."""
 
     async def one() -> int:
         return 1
@@ -456,7 +464,7 @@ async def test_an_idle_worker_is_woken_by_an_enqueue(world: World) -> None:
 async def test_a_wake_up_that_overtakes_the_reply_of_a_turn_is_not_lost(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The turn found nothing, the job came right after it, and the worker heard of the job first."""
+    """The turn found no job, the job arrived right after it, and its wake-up reached the worker before the reply."""
 
     async def one() -> int:
         return 1
@@ -499,8 +507,8 @@ async def test_a_wake_up_that_overtakes_the_reply_of_a_turn_is_not_lost(
 
 
 @pytest.mark.option("worker.poll")
-async def test_without_any_wake_up_the_poll_finds_the_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing else looks for it here: nobody is woken, and idle turns are an hour apart."""
+async def test_without_any_wake_up_the_poll_finds_the_job(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No wake-up is sent here, and idle turns are an hour apart."""
     monkeypatch.setattr(turn_loop, "IDLE_EVERY", 3_600.0)
     deaf = Deaf(world.store)
     app = Mainspring(world.url, poll="1h")
@@ -527,7 +535,7 @@ async def test_without_any_wake_up_the_poll_finds_the_work(world: World, monkeyp
 
 
 class Deaf(Door):
-    """A store whose listeners hear nothing."""
+    """A store whose listeners get no wake-up."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__(inner.inner)

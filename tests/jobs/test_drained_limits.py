@@ -34,7 +34,7 @@ def test_drain_leaves_jobs_behind_an_open_breaker(app: Mainspring) -> None:
         assert t.drain(future=True).ran == 0
 
 
-def test_drain_moves_the_clock_to_when_limited_jobs_may_start(app: Mainspring) -> None:
+def test_drain_moves_the_clock_to_the_time_when_limited_jobs_can_start(app: Mainspring) -> None:
     @app.task(name="drained.pay", breaker={"failures": 1, "open_for": "30s"}, retries=0)
     def pay(n: int) -> None:
         if n == 0:

@@ -41,7 +41,7 @@ async def test_lifespans_start_before_the_first_job_and_end_in_reverse_order(wor
 
 
 @pytest.mark.row("W13")
-async def test_a_single_lifespan_is_the_state_itself(world: World) -> None:
+async def test_the_value_of_a_single_lifespan_is_the_state(world: World) -> None:
     async def only() -> AsyncIterator[dict[str, int]]:
         yield {"answer": 42}
 

@@ -30,7 +30,9 @@ async def give_up(world: World, worker: str) -> RescueResult:
 
 @pytest.mark.row("R12", "B22")
 async def test_an_outage_interrupts_no_body_and_loses_no_ack(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """Bodies end while the store is away; their acks arrive afterwards; the log says it twice."""
+    """Bodies end while the store is away, and their acks arrive afterwards. The log has one line at the begin and
+    one at the end.
+    """
     store, passed = faulty(world)
     gate, begun = threading.Event(), threading.Semaphore(0)
     runs: Counter[int] = Counter()
@@ -128,7 +130,7 @@ async def test_a_lost_reply_of_any_other_call_has_no_effect(world: World, call: 
 async def test_a_worker_declared_lost_fences_its_bodies_and_continues_with_a_new_id(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The jobs run again elsewhere or here; what the old bodies came to is not reported."""
+    """The jobs run again elsewhere or here. Outcomes of the old bodies are not reported."""
     ended = asyncio.Event()
     runs = 0
 
@@ -159,7 +161,7 @@ async def test_a_worker_declared_lost_fences_its_bodies_and_continues_with_a_new
 
 
 async def test_on_lost_causes_a_turn_at_once(world: World) -> None:
-    """An idle worker that is told by its beats registers anew and takes work."""
+    """The reply of a heartbeat says that the worker is lost: it registers again and claims jobs."""
 
     async def one() -> int:
         return 1
@@ -179,7 +181,7 @@ async def test_on_lost_causes_a_turn_at_once(world: World) -> None:
 
 
 async def test_only_the_job_whose_lease_is_gone_is_fenced(world: World) -> None:
-    """The store has put one job off behind our back; the digest of what is held tells."""
+    """The store took one job away from the worker. The digest of the held jobs shows the difference."""
     gate, cancelled = asyncio.Event(), asyncio.Event()
 
     async def waits(n: int) -> int:
@@ -239,7 +241,7 @@ async def test_an_ack_that_cannot_be_stored_is_replaced_and_blocks_no_other_ack(
 
 
 async def test_a_worker_whose_turns_are_refused_takes_a_new_id(world: World) -> None:
-    """Another process used our id: after some tries the worker goes on under a new one."""
+    """Another process used the same id. After some tries the worker continues with a new id."""
     store, passed = faulty(world)
 
     async def one() -> int:
@@ -262,7 +264,7 @@ async def test_a_worker_whose_turns_are_refused_takes_a_new_id(world: World) -> 
 
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreFull])
 async def test_a_refused_turn_counts_as_a_try(world: World, error: type[StoreError]) -> None:
-    """Whoever watches it must not take it for wedged, and its jobs run on."""
+    """Otherwise the supervisor would take the worker for stuck. Its jobs run on."""
     store, passed = faulty(world)
     gate = asyncio.Event()
 

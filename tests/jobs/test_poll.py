@@ -1,4 +1,4 @@
-"""The poll is the net below the wake-ups: with a store that wakes nobody, work is found all the same."""
+"""The poll finds jobs whose wake-up was lost: here with a store that sends no wake-ups."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class WakesNobody:
 
 
 @pytest.mark.option("worker.poll")
-async def test_each_poll_claims_work(world: World) -> None:
-    """The app itself would look once an hour."""
+async def test_each_poll_claims_jobs(world: World) -> None:
+    """The poll interval of the app itself is an hour."""
     app = Mainspring(world.url, poll="1h")
 
     @app.task(name="one")

@@ -62,7 +62,7 @@ def failing(running: Running) -> bool:
 async def test_a_broken_network_interrupts_no_job_and_is_logged_as_one_outage(
     world: World, wire: chaos.Proxy, fault: Callable[[], chaos.Fault], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A body ends while nothing passes; its ack arrives afterwards, and new jobs are claimed."""
+    """A body ends while the network is cut. Its ack arrives afterwards, and new jobs are claimed."""
     store: Door = connect(wire.url, durability="normal", deadline=ANSWER)
     gate, runs = asyncio.Event(), Counter[int]()
 
@@ -99,7 +99,7 @@ async def test_a_broken_network_interrupts_no_job_and_is_logged_as_one_outage(
 async def test_connections_that_the_server_kills_interrupt_no_job(
     world: World, store_name: str, store_url: str, request: pytest.FixtureRequest
 ) -> None:
-    """Of the worker and of whoever enqueues; every job runs once."""
+    """Connections of the worker and of the producer. Every job runs once."""
     kill = killer(store_name, store_url, str(request.getfixturevalue(f"{store_name}_owner_url")))
     runs = Counter[int]()
 
@@ -161,7 +161,9 @@ class killer:  # noqa: N801 - used as a function
 async def test_a_worker_without_its_store_ends_guarded_bodies_before_its_lease_ends(
     world: World, wire: chaos.Proxy
 ) -> None:
-    """Others would take the job then. When the network is back it is run again, and the worker is still itself."""
+    """Other workers would take the job then. When the network is back the job runs again, and the worker keeps its
+    id.
+    """
     board, ended = SharedState.create(256), list[float]()
 
     async def exclusive() -> str:

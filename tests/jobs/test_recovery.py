@@ -31,7 +31,7 @@ from tests.jobs.world import SECOND, Running, World, eventually, result
 async def test_after_a_failed_turn_the_worker_sends_its_leases_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise it would not ask in thirty years, here: longer than any machine has been up."""
+    """Otherwise it would send them after thirty years in this test, which is longer than any machine has run."""
     monkeypatch.setattr(turn_loop, "ORDERS_EVERY", 1e9)
     store, passed = faulty(world)
     gate = asyncio.Event()
@@ -63,7 +63,7 @@ async def test_after_a_failed_turn_the_worker_sends_its_leases_at_once(
 
 
 async def test_after_an_outage_the_worker_finds_jobs_whose_wake_up_was_lost(world: World) -> None:
-    """The listener hears nothing, the poll is an hour away."""
+    """No wake-up arrives, and the poll interval is an hour."""
     store: Any = FaultyStore(cast("Store", WakesNobody(world.store)))
 
     async def one() -> int:
@@ -88,7 +88,7 @@ async def test_after_an_outage_the_worker_finds_jobs_whose_wake_up_was_lost(worl
 async def test_a_worker_with_heartbeats_but_without_turns_reports_claiming_false(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """fault-17: the way of its turns is cut, the way of its beats is not."""
+    """fault-17: the connection of its turns is cut, and that of its heartbeats is not."""
     monkeypatch.setattr(kill_rules, "SLOWEST_TURNS", 0.0)
     store: Any = FaultyStore(world.store)
     app, board = Mainspring(world.url), SharedState.create(256)
@@ -121,7 +121,7 @@ async def test_a_worker_with_heartbeats_but_without_turns_reports_claiming_false
 async def test_a_job_whose_ack_a_restored_store_lost_runs_again(
     world: World, monkeypatch: pytest.MonkeyPatch, trouble: bool
 ) -> None:
-    """The worker's ack was confirmed, and then the store stood as it was before: a failover, or a restored backup."""
+    """The ack was confirmed, and then the store went back to an earlier state: a failover, or a restored backup."""
     monkeypatch.setattr(turn_loop, "RESYNC_EVERY", 1e9 if trouble else 0.2)
     store: Any = FaultyStore(world.store)
     forgotten: list[bytes] = []

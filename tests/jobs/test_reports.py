@@ -54,7 +54,7 @@ async def test_progress_is_seen_while_the_job_runs(world: World, colour: str) ->
 async def test_log_lines_are_stored_in_order_including_the_last_ones(
     world: World, colour: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The ack waits for them; the logger gets them with the job's id."""
+    """The ack waits for the lines. The logger gets them with the job's id."""
 
     async def in_async(ctx: AsyncContext) -> None:
         ctx.log("first", n=1)
@@ -91,7 +91,7 @@ async def test_only_the_newest_thousand_lines_are_kept(world: World) -> None:
 
 @pytest.mark.row("W8")
 async def test_the_rate_of_writes_is_bounded(world: World) -> None:
-    """A thousand reports of one job are a few calls."""
+    """A thousand reports of one job make a few calls."""
     store, passed = faulty(world)
     calls = 0
     inner = store._inner.report
@@ -116,7 +116,7 @@ async def test_the_rate_of_writes_is_bounded(world: World) -> None:
 
 
 @pytest.mark.parametrize("colour", ["async", "thread"])
-async def test_track_reports_by_itself(world: World, colour: str) -> None:
+async def test_track_reports_progress(world: World, colour: str) -> None:
     async def numbers() -> AsyncIterator[int]:
         for n in (1, 2, 3):
             yield n
@@ -232,7 +232,7 @@ async def test_a_full_stream_raises_stream_full_and_keeps_its_items(
 @pytest.mark.row("B19")
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreFull])
 async def test_stream_items_are_sent_after_the_store_was_away(world: World, error: type[StoreError]) -> None:
-    """Or full. None is missing, and the ack that comes after them waits."""
+    """Or full. No item is missing, and the ack waits for the items before it."""
     store, passed = faulty(world)
     store.error = error
     failed = asyncio.Event()

@@ -34,7 +34,7 @@ async def ran(world: World, raised: BaseException, *, per_job: int | None = None
 @pytest.mark.parametrize("retries", [0, 1, 3])
 @pytest.mark.parametrize("of_the_job", [False, True])
 async def test_retries_are_counted_exactly(world: World, retries: int, of_the_job: bool) -> None:
-    """Of the task, or of the job, which wins; each attempt is kept with its error."""
+    """Retries of the task, or of the job, which override them. Each attempt is stored with its error."""
     options = {"retries": 7, "per_job": retries} if of_the_job else {"retries": retries}
     job, runs = await ran(world, ValueError("no"), **options)
     row = await world.row(job)
@@ -58,7 +58,7 @@ async def test_the_backoff_gets_the_attempt_and_the_error(world: World) -> None:
 
 
 @pytest.mark.row("R2")
-async def test_the_store_keeps_the_job_for_as_long_as_the_backoff_says(world: World) -> None:
+async def test_the_store_delays_the_job_by_the_backoff(world: World) -> None:
     async def fails() -> None:
         raise ValueError
 
@@ -94,7 +94,7 @@ KEY, INDEX = KeyError("k"), IndexError("i")
 async def test_error_classes_and_predicate_decide_about_retries(
     world: World, options: dict[str, Any], raised: BaseException, retried: bool
 ) -> None:
-    """What may not be retried is dead at once; a predicate that raises says no."""
+    """An error that may not be retried makes the job dead at once. A predicate that raises means no retry."""
     job, runs = await ran(world, raised, retries=1, **options)
     row = await world.row(job)
     assert runs == (2 if retried else 1)
@@ -102,8 +102,8 @@ async def test_error_classes_and_predicate_decide_about_retries(
 
 
 @pytest.mark.row("R4")
-async def test_retry_after_is_honoured_exactly_and_counts(world: World) -> None:
-    """Whatever the backoff and the error classes say."""
+async def test_retry_after_is_obeyed_exactly_and_counts(world: World) -> None:
+    """Whatever the backoff and the error classes are."""
 
     async def again() -> None:
         raise Retry(after="90s")
@@ -125,8 +125,8 @@ async def test_retry_uses_up_retries(world: World) -> None:
 
 
 @pytest.mark.row("R4")
-async def test_snooze_gives_the_attempt_back(world: World) -> None:
-    """With no retries at all a job may snooze as often as it likes."""
+async def test_snooze_returns_the_attempt(world: World) -> None:
+    """With zero retries a job can snooze any number of times."""
     runs: list[int] = []
 
     async def sleepy() -> str:
@@ -182,7 +182,7 @@ async def test_cancel_and_discard_end_the_job_whatever_retries_are_left(world: W
     assert (second.state, second.reason, error(second).message) == (State.DEAD, Reason.NOT_RETRYABLE, "hopeless")
 
 
-async def test_a_thread_job_is_retried_like_any_other(world: World) -> None:
+async def test_a_thread_job_is_retried_too(world: World) -> None:
     runs: list[int] = []
 
     def flaky() -> int:
@@ -197,14 +197,14 @@ async def test_a_thread_job_is_retried_like_any_other(world: World) -> None:
 
 
 @pytest.mark.row("W6")
-async def test_an_early_job_that_failed_is_not_run_again(world: World) -> None:
+async def test_an_ack_early_job_that_failed_is_not_run_again(world: World) -> None:
     job, runs = await ran(world, ValueError("no"), retries=5, early=True)
     assert runs == 1
     assert (await world.row(job)).reason is Reason.RETRIES_EXHAUSTED
 
 
 @pytest.mark.row("W6")
-async def test_an_early_job_runs_and_succeeds(world: World) -> None:
+async def test_an_ack_early_job_runs_and_succeeds(world: World) -> None:
     async def once() -> int:
         await asyncio.sleep(0)
         return 1

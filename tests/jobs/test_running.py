@@ -51,7 +51,7 @@ async def test_arguments_and_results_are_encoded_by_the_signature(world: World) 
 @pytest.mark.row("B11")
 @pytest.mark.parametrize("colour", ["async", "thread"])
 async def test_the_context_describes_the_running_job(world: World, colour: str) -> None:
-    """Id, attempt, token, queue and deadline are those of the claim; current() finds the same one."""
+    """Id, attempt, token, queue and deadline are those of the claim. ``current()`` returns the same context."""
     seen: list[Context] = []
 
     def look(ctx: Context) -> None:
@@ -109,8 +109,10 @@ async def test_bodies_do_not_inherit_context_variables_from_each_other(world: Wo
 
 
 @pytest.mark.row("W1")
-async def test_an_unknown_task_is_reported_once_and_stays_ready(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """A worker that knows the task takes it afterwards; the one that does not never sees it again."""
+async def test_an_unknown_task_is_logged_once_and_its_job_stays_ready(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker that knows the task claims the job afterwards. The other worker is not given the job again."""
     jobs = [await world.enqueue("shop.later") for _ in range(3)]
     running = await world.worker().started()
 
@@ -137,7 +139,7 @@ async def test_an_unknown_task_is_reported_once_and_stays_ready(world: World, ca
     "record", [b"\xff", b"[]", b'{"v":99}', b'{"args":{"a":"text"}}', b'{"args":{}}', b'{"args":{"a":1,"zzz":1}}']
 )
 async def test_a_job_that_cannot_be_decoded_is_dead_at_once(world: World, record: bytes) -> None:
-    """Neither retried nor looping, and its neighbour is not touched."""
+    """It is not retried, and the other job of the turn runs."""
 
     async def one(a: int) -> int:
         return a
@@ -189,7 +191,7 @@ def deep() -> None:
     ids=lambda raised: type(raised).__name__,
 )
 async def test_no_exception_of_a_handler_ends_the_worker(world: World, raised: BaseException, colour: str) -> None:
-    """Whatever it raises is a failed attempt; the next job runs."""
+    """Any exception is a failed attempt, and the next job runs."""
 
     async def in_async(fail: bool) -> str:
         if fail:

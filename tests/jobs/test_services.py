@@ -95,7 +95,9 @@ async def test_a_worker_that_beats_is_never_rescued(store: Store) -> None:
 
 @pytest.mark.row("B22", "E5")
 async def test_time_that_was_not_witnessed_does_not_count(store: Store, clock: MovableClock) -> None:
-    """Our own stop of an hour, a store that was away, a clock that was stepped: nobody is rescued for it."""
+    """An hour in which this process was stopped, a store that was away, a stepped clock: no worker is rescued for
+    these.
+    """
     job = await job_of(store, "busy")
     rescuer, own = await witness(store)
     await rescuer.tick()
@@ -115,7 +117,9 @@ async def test_time_that_was_not_witnessed_does_not_count(store: Store, clock: M
 
 @pytest.mark.row("B22")
 async def test_a_gap_in_our_own_ticks_counts_for_two_sweeps_at_most(store: Store) -> None:
-    """Stopped for an hour together with the other one: that is not an hour of its silence."""
+    """This process and the other worker are stopped for an hour together: that does not count as an hour without
+    heartbeats.
+    """
     job = await job_of(store, "stopped too")
     rescuer, own = await witness(store)
     for pause in (3.0, 3.0, 3600.0):
@@ -136,7 +140,7 @@ async def test_three_writes_are_needed_however_short_the_lease(store: Store) -> 
     assert await state(store, job) is State.READY
 
 
-async def test_a_rescuer_that_is_lost_itself_is_no_witness(store: Store) -> None:
+async def test_a_rescuer_that_is_lost_itself_rescues_no_worker(store: Store) -> None:
     job = await job_of(store, "silent")
     rescuer, own = await witness(store)
     (row,) = [row for row in await store.workers() if row.id == "witness"]
@@ -153,7 +157,7 @@ async def test_a_rescuer_that_is_lost_itself_is_no_witness(store: Store) -> None
 
 @pytest.mark.row("B4")
 async def test_jobs_of_a_worker_proven_dead_are_rescued_at_once(store: Store) -> None:
-    """The kernel's word is enough: the first look takes the jobs, as crashed."""
+    """The death lock proves the death: the first sweep takes the jobs as crashed."""
     from mainspring.codec import dumps
 
     lock = death_lock.DeathLock.create()
@@ -178,7 +182,7 @@ async def test_the_promoter_sleeps_until_the_next_job_is_due(store: Store, clock
     assert (woken, await state(store, job)) == ([1], State.READY)
 
 
-async def test_the_pruner_deletes_what_is_past_its_time(store: Store, clock: MovableClock) -> None:
+async def test_the_pruner_deletes_jobs_past_their_retention(store: Store, clock: MovableClock) -> None:
     job = new_id().bytes
     await store.enqueue(Batch(id=job, jobs=(NewJob(id=job, task="t", queue="q"),)))
     await store.act(Action.CANCEL, Query.of(job))

@@ -19,7 +19,7 @@ from tests.jobs.world import SECOND, World, error, eventually, result
 
 
 @pytest.mark.row("X1")
-async def test_drain_finishes_what_runs_and_claims_no_more(world: World) -> None:
+async def test_drain_finishes_running_jobs_and_claims_no_more(world: World) -> None:
     gate, begun = asyncio.Event(), asyncio.Event()
 
     async def waits() -> str:
@@ -43,8 +43,8 @@ async def test_drain_finishes_what_runs_and_claims_no_more(world: World) -> None
 
 @pytest.mark.row("X2")
 @pytest.mark.parametrize("how", ["drain", "stop"])
-async def test_a_job_that_does_not_finish_is_handed_back_without_blame(world: World, how: str) -> None:
-    """Async and thread bodies are ended; the exit code tells whether the limit or a stop did it."""
+async def test_a_job_that_does_not_finish_is_handed_back_without_a_crash(world: World, how: str) -> None:
+    """Async and thread bodies are ended. The exit code says whether the drain limit or a stop ended them."""
     begun = threading.Semaphore(0)
 
     async def on_loop() -> None:
@@ -86,7 +86,7 @@ async def test_a_stop_during_a_drain_does_not_wait_for_its_limit(world: World) -
 
 @pytest.mark.row("X3")
 async def test_a_thread_that_does_not_end_does_not_block_the_stop(world: World) -> None:
-    """Without a supervisor its job is handed back at the end; with one it is left to it."""
+    """Without a supervisor its job is handed back at the end. With a supervisor the supervisor handles the job."""
     release, begun = threading.Event(), threading.Semaphore(0)
 
     def stubborn() -> None:
@@ -114,7 +114,7 @@ async def test_a_thread_that_does_not_end_does_not_block_the_stop(world: World) 
 
 @pytest.mark.row("X3")
 async def test_a_store_that_is_away_does_not_block_the_stop(world: World) -> None:
-    """The flush of the last acks has its own limit; the jobs are found again by the lease."""
+    """The flush of the last acks has its own limit. The jobs are rescued after the lease."""
     store, passed = faulty(world)
     begun = asyncio.Event()
 
@@ -130,7 +130,7 @@ async def test_a_store_that_is_away_does_not_block_the_stop(world: World) -> Non
 
 
 @pytest.mark.row("W6")
-async def test_an_early_job_that_began_is_dead_after_a_stop(world: World) -> None:
+async def test_an_ack_early_job_that_began_is_dead_after_a_stop(world: World) -> None:
     begun = asyncio.Event()
 
     async def once() -> None:
@@ -147,8 +147,8 @@ async def test_an_early_job_that_began_is_dead_after_a_stop(world: World) -> Non
 
 
 @pytest.mark.row("W6")
-async def test_claims_ahead_are_given_back_at_drain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Right away, not when the running ones have finished, nor when they have waited for too long."""
+async def test_claims_ahead_are_returned_at_drain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, and not after the running jobs have finished or the drain limit has passed."""
     monkeypatch.setattr("mainspring.worker.run.dispatch.UNUSED_AFTER", 3600.0)
     gate, begun = asyncio.Event(), asyncio.Event()
 
@@ -188,7 +188,7 @@ async def test_a_worker_that_waits_for_its_store_can_be_stopped(world: World) ->
         assert await running.drained() == 0
 
 
-async def test_claims_that_arrive_after_the_drain_began_go_back_unstarted(world: World) -> None:
+async def test_claims_that_arrive_after_the_drain_began_are_returned_unstarted(world: World) -> None:
     ran: list[int] = []
 
     async def one() -> None:
@@ -210,7 +210,7 @@ async def test_claims_that_arrive_after_the_drain_began_go_back_unstarted(world:
     assert [((await world.row(job)).state, (await world.row(job)).attempt) for job in jobs] == [(State.READY, 0)] * 5
 
 
-async def test_a_drain_that_comes_before_the_start_is_obeyed(world: World) -> None:
+async def test_a_drain_before_the_start_is_obeyed(world: World) -> None:
     running = world.worker()
     running.worker.drain()
     assert await running.end() == 0
@@ -218,7 +218,9 @@ async def test_a_drain_that_comes_before_the_start_is_obeyed(world: World) -> No
 
 @pytest.mark.row("B22")
 async def test_a_low_lease_ends_guarded_bodies_only(world: World) -> None:
-    """Strict and limited ones are handed back without blame, early ones that began are dead, ordinary ones run on."""
+    """Strict and limited jobs are handed back without a crash, started jobs with early ack are dead, ordinary jobs
+    run on.
+    """
     gate, begun = asyncio.Event(), threading.Semaphore(0)
 
     async def ordinary() -> str:
@@ -272,7 +274,7 @@ async def test_a_low_lease_ends_guarded_bodies_only(world: World) -> None:
 
 
 async def test_a_stop_after_the_end_has_no_effect(world: World) -> None:
-    """It was over by itself, and its board is gone."""
+    """The worker ended by itself, and its shared state is gone."""
     troubles: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: troubles.append(context))
     running = world.worker(until_empty=True)

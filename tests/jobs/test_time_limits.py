@@ -1,4 +1,4 @@
-"""Soft and hard limits: told inside the handler, really ended, reported only then."""
+"""Soft and hard limits: raised inside the handler, enforced, and reported after the body has ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def spin(seconds: float = 20.0) -> None:
 @pytest.mark.row("R5")
 @pytest.mark.parametrize("colour", ["async", "thread"])
 async def test_the_soft_limit_is_raised_in_the_handler(world: World, colour: str) -> None:
-    """It can be caught, and the job goes on to succeed."""
+    """The handler can catch it, and the job can still succeed."""
 
     async def in_async() -> str:
         try:
@@ -106,7 +106,7 @@ async def test_check_raises_soft_timeout(world: World) -> None:
 @pytest.mark.row("R5")
 @pytest.mark.parametrize("colour", ["async", "thread"])
 async def test_the_hard_limit_ends_the_body_and_the_attempt_is_retried(world: World, colour: str) -> None:
-    """Never two bodies of one job at once; the last one is dead: timed_out."""
+    """Two bodies of one job never run at once. After the last attempt the job is dead: timed_out."""
     alive, most, runs = 0, 0, 0
     lock = threading.Lock()
 
@@ -144,7 +144,7 @@ async def test_the_hard_limit_ends_the_body_and_the_attempt_is_retried(world: Wo
     assert [a.outcome for a in await world.attempts(job)] == [Outcome.TIMED_OUT] * 2
 
 
-async def test_the_timeout_of_the_job_wins_and_zero_switches_it_off(world: World) -> None:
+async def test_the_timeout_of_the_job_overrides_that_of_the_task_and_zero_disables_it(world: World) -> None:
     async def short() -> str:
         await asyncio.sleep(0.2)
         return "done"
@@ -157,7 +157,7 @@ async def test_the_timeout_of_the_job_wins_and_zero_switches_it_off(world: World
     assert (await world.row(bound)).reason is Reason.TIMED_OUT
 
 
-async def test_never_retry_on_holds_for_time_outs(world: World) -> None:
+async def test_never_retry_on_applies_to_timeouts(world: World) -> None:
     async def slow() -> None:
         await asyncio.sleep(20)
 
@@ -193,7 +193,9 @@ async def test_a_body_that_catches_the_first_exception_gets_a_second_one(world: 
 
 @pytest.mark.row("R5")
 async def test_a_supervised_worker_with_a_thread_that_does_not_end_is_replaced(world: World) -> None:
-    """The slot is marked STUCK, the phase is REPLACE, neighbours finish, the guilty one is not reported here."""
+    """The slot is marked STUCK, the phase is REPLACE, the other jobs finish, and the supervisor reports the stuck
+    job.
+    """
     release, neighbour = threading.Event(), asyncio.Event()
 
     def stubborn() -> None:
@@ -234,7 +236,7 @@ async def test_a_supervised_worker_with_a_thread_that_does_not_end_is_replaced(w
 async def test_without_a_supervisor_the_slot_stays_occupied_until_the_thread_ends(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Said in the log; reported when it has ended; other jobs run on."""
+    """The log says so. The job is reported when the thread has ended, and other jobs run on."""
     release = threading.Event()
 
     def stubborn() -> None:
@@ -264,7 +266,7 @@ async def test_without_a_supervisor_the_slot_stays_occupied_until_the_thread_end
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may strike in a finaliser
 async def test_a_late_exception_is_never_raised_in_the_next_body(world: World) -> None:
-    """Bodies that end just when their limit passes: the others in the same thread are not hurt."""
+    """Bodies end at the moment their limit passes: later bodies in the same thread get no exception."""
 
     def edge(ctx: Context, n: int) -> int:
         end = time.monotonic() + 0.0049 + (n % 20) / 100_000

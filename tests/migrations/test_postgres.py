@@ -100,7 +100,7 @@ def test_the_newest_schema_has_a_stored_database() -> None:
     assert list(range(1, VERSION + 1)) == OLD, "python -m tests.migrations.stored"
 
 
-async def test_every_job_is_there_in_its_state(store: PostgresStore) -> None:
+async def test_every_job_is_migrated_with_its_state(store: PostgresStore) -> None:
     states = {name: State.READY if name == "keyed" else State(name) for name in IDS}
     found = await store.find(Query.everything())
     assert {each.id: each.state for each in found.jobs} == {IDS[name]: state for name, state in states.items()}
@@ -111,7 +111,7 @@ async def test_every_job_is_there_in_its_state(store: PostgresStore) -> None:
     assert [doc.name for doc in await store.documents("schedules")] == ["nightly"]
 
 
-async def test_schedules_go_on(store: PostgresStore) -> None:
+async def test_schedules_are_migrated_and_due(store: PostgresStore) -> None:
     (due,) = (await store.due_schedules()).rows
     assert (due.name, due.look, due.doc) == ("nightly", 10, b"{}")
     assert await store.schedule_runs("nightly") == [ScheduleRun(at=5, job=IDS["succeeded"])]
@@ -119,7 +119,7 @@ async def test_schedules_go_on(store: PostgresStore) -> None:
     assert (said.ok, len(await store.schedule_runs("nightly"))) == (True, 2)
 
 
-async def test_dependencies_are_kept(store: PostgresStore) -> None:
+async def test_dependencies_are_migrated(store: PostgresStore) -> None:
     assert await store.dependencies() == [
         ScheduleDependencyRow(name="report", after=(("export", False), ("import", False)))
     ]
@@ -127,7 +127,7 @@ async def test_dependencies_are_kept(store: PostgresStore) -> None:
     assert await state(store, made) == State.BLOCKED
 
 
-async def test_the_jobs_go_on(store: PostgresStore) -> None:
+async def test_migrated_jobs_run_to_their_end(store: PostgresStore) -> None:
     """Also the running jobs of an old worker: it comes back, or is rescued."""
     hand = await Hand(store).join()
     claims = await hand.take(10)
@@ -141,7 +141,7 @@ async def test_the_jobs_go_on(store: PostgresStore) -> None:
     assert ids(await hand.take(10)) == [IDS["blocked"]]
 
 
-async def test_old_and_new_workers_side_by_side(store: PostgresStore, old: OldWorker) -> None:
+async def test_old_and_new_workers_run_side_by_side(store: PostgresStore, old: OldWorker) -> None:
     hand = await Hand(store).join()
     await hand.succeed(*await hand.take(10))
     assert old.beat() == 1

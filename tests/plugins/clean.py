@@ -86,7 +86,7 @@ class CleanSchemas:
             self._make(namespace, schema)
 
     def drop(self, namespace: str) -> None:
-        """Nobody comes to it again."""
+        """Drop the schema. No test uses it again."""
         self._run(f"drop schema if exists {schema_of(namespace)} cascade")
 
     def close(self) -> None:

@@ -56,7 +56,7 @@ class Outside(ABC):
 
     @abstractmethod
     def raise_version(self, by: int) -> None:
-        """As if a Mainspring so many versions newer had migrated it."""
+        """Set the version of the schema this many versions higher, as a newer Mainspring would."""
 
 
 class SqlOutside(Outside):

@@ -37,7 +37,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def postgres_owner_url(worker_id: str) -> Iterator[str]:
-    """A database of this xdist worker in the run's PostgreSQL, for whoever makes its schemas."""
+    """A database of this xdist worker in the run's PostgreSQL, for the role that creates the schemas."""
     with servers.private_database("postgres", servers.shared("postgres"), _number(worker_id)) as url:
         yield url
 
@@ -59,7 +59,7 @@ def postgres_url(postgres_owner_url: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def redis_owner_url(worker_id: str) -> Iterator[str]:
-    """A numbered database of this xdist worker in the run's Valkey, for whoever may do everything there."""
+    """A numbered database of this xdist worker in the run's Valkey, for a user with all rights."""
     with servers.private_database("redis", servers.shared("redis"), _number(worker_id)) as url:
         yield url
 

@@ -74,7 +74,7 @@ class Supervised:
         return [pid for pid in children_of(self.pid) if (stat := read_stat(pid)) and stat.session == pid]
 
     def wait_ready(self, workers: int = 1) -> list[int]:
-        """Until so many of its workers are registered; their pids."""
+        """Wait until this many of its workers are registered. Returns their pids."""
 
         def ready() -> list[int]:
             mine = self.worker_pids()
@@ -184,7 +184,7 @@ class Fleet:
         return {line.pid for line in self.journal()}
 
     def started(self, *jobs: Job[Any], times: int = 1) -> list[Line]:
-        """Wait until each of these jobs has begun so many times; the lines of the last beginnings."""
+        """Wait until each of these jobs has begun this many times. Returns the lines of the last starts."""
 
         def begun() -> list[Line]:
             lines = [self.journal(job, word="START") for job in jobs]
@@ -246,7 +246,7 @@ def overlaps(lines: list[Line]) -> list[tuple[Line, Line]]:
 
 
 def phase_of(pid: int) -> Phase:
-    """Where a living worker stands, read from its board."""
+    """The phase of a live worker, read from its shared state."""
     folder = Path(f"/proc/{pid}/fd")
     fds = [path for path in folder.iterdir() if "mainspring-state" in str(path.readlink())]
     board = SharedState.attach(os.open(fds[0], os.O_RDWR))

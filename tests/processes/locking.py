@@ -1,4 +1,4 @@
-"""``python -m tests.processes.locking KIND TTL``: holds a lock, or leads, until its input ends; tells what happens."""
+"""``python -m tests.processes.locking KIND TTL``: holds a lock, or leads, until its input ends; prints what happens."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ async def endless(ctx: AsyncContext) -> None:
 
 
 class End(NamedTuple):
-    """How a job of a kind ends when nobody is killed, and what a kill may change."""
+    """How a job of a kind ends when no process is killed, and what a kill can change."""
 
     state: State
     reason: Reason | None = None

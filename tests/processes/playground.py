@@ -35,7 +35,7 @@ def note(word: str, ctx: Context | AsyncContext) -> None:
 
 
 def is_first(path: str) -> bool:
-    """True for the first who asks, in whatever process."""
+    """True for the first caller of all processes."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:

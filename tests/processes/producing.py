@@ -23,7 +23,7 @@ def batch_of(id: bytes, *, again: bool) -> Batch:
 
 
 async def exchanged(batch: Batch) -> None:
-    """Somebody who saw no schedule of that name makes it."""
+    """Create the schedule, as a process that read no schedule of that name."""
     store = await app.client.store()
     await store.swap_schedule(
         ScheduleSwap(name="nightly", rev=0, doc=b"{}", runs=(ScheduleRun(at=1, job=batch.id),)), batch

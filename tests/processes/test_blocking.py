@@ -57,7 +57,7 @@ def test_a_worker_without_jobs_whose_loop_is_blocked_is_replaced(fleet: Fleet) -
 @pytest.mark.option("task.fence")
 @pytest.mark.own_server
 def test_a_strict_body_ends_with_its_lease_and_is_handed_back(fleet: Fleet, tmp_path: Path, outside: Outside) -> None:
-    """The store is away for longer than the lease and the body keeps the GIL: the supervisor must end it."""
+    """The store is away for longer than the lease and the body holds the GIL: the supervisor must end it."""
     fleet.start().wait_ready()
     gate = tmp_path / "gate"
     job = fleet.tasks.strict.enqueue(str(gate))
@@ -74,7 +74,7 @@ def test_a_strict_body_ends_with_its_lease_and_is_handed_back(fleet: Fleet, tmp_
 @pytest.mark.row("B22")
 @pytest.mark.own_server
 def test_an_ordinary_body_outlives_an_outage(fleet: Fleet, tmp_path: Path, outside: Outside) -> None:
-    """Nobody is rescued, blamed or interrupted; the ack arrives afterwards."""
+    """No job is rescued, charged or interrupted, and the ack arrives afterwards."""
     first, second = fleet.start(), fleet.start()
     first.wait_ready()
     second.wait_ready()

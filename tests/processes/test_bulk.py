@@ -19,7 +19,7 @@ TARGET = "tests.processes.bulking:app"
 
 
 def test_the_guilty_item_of_a_bulk_call_that_kills_its_process_is_found(fleet: Fleet) -> None:
-    """After a crash that may have been anybody's, each is handed out alone."""
+    """After a crash with several suspects, each job runs alone."""
     tasks = Bulking(fleet.tasks.app)
     items = [f"good {n}" for n in range(5)] + ["poison"] + [f"good {n}" for n in range(5, 10)]
     jobs = tasks.poisoned.enqueue_many(tasks.poisoned.s(item) for item in items)

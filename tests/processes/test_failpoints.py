@@ -100,7 +100,7 @@ class Doomed:
         until(lambda: self.died or job.info().final, what="a job ends or the process dies")
 
     def all_is_well(self, *, kills: int = 1) -> None:
-        """Every job has ended as the table allows; nothing is left with anybody."""
+        """Every job has ended as the table allows, and no worker holds a job."""
         infos = self.fleet.ended(self.jobs)
         lines = self.fleet.journal()
         assert not [said for info in infos if (said := check(info, lines, kills=kills))]
@@ -256,7 +256,7 @@ def embedded(doomed: Doomed, env: dict[str, str]) -> Iterator[subprocess.Popen[b
 @pytest.mark.parametrize("twin", ["enqueue", "aenqueue"])
 @pytest.mark.parametrize("point", points({"enqueue": 1}))
 def test_a_producer_dies_at_its_enqueue(doomed: Doomed, point: str, twin: str) -> None:
-    """The job is there at most once; the same batch sent again makes it exactly once, also after it ran."""
+    """The job exists at most once. The same batch sent again makes it exactly once, also after it ran."""
     job = doomed.mixed.good.job(new_id())
     send = ("tests.processes.producing", twin, str(job.id))
     assert program(doomed, *send, env=doomed.env(point, who="MAINSPRING_FAILPOINT")) == -signal.SIGKILL
@@ -273,7 +273,7 @@ def test_a_producer_dies_at_its_enqueue(doomed: Doomed, point: str, twin: str) -
 
 @pytest.mark.parametrize("point", points({"swap_schedule": 1}))
 def test_a_scheduler_dies_at_a_schedule_swap(doomed: Doomed, point: str) -> None:
-    """The schedule and its job are both there or neither is; said again, both are there once."""
+    """The schedule and its job both exist or neither does. After a repeat both exist once."""
     job = doomed.mixed.good.job(new_id())
     send = ("tests.processes.producing", "swap", str(job.id))
     assert program(doomed, *send, env=doomed.env(point, who="MAINSPRING_FAILPOINT")) == -signal.SIGKILL
@@ -299,7 +299,7 @@ def test_a_process_dies_while_it_sets_schedule_dependencies(doomed: Doomed, poin
 
 @pytest.mark.parametrize("point", points({"act": 1}))
 def test_a_process_dies_while_it_cancels_jobs(doomed: Doomed, point: str) -> None:
-    """Told or not told; said again it is cancelled, once."""
+    """The cancel was applied or not. After a repeat the job is cancelled once."""
     doomed.clean()
     job = doomed.mixed.endless.enqueue()
     doomed.fleet.started(job)

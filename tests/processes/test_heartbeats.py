@@ -79,7 +79,7 @@ def numbers(fleet: Fleet, worker: str) -> Callable[[int], bool]:
     return lambda above: (row := row_of(fleet, worker)) is not None and row.number > above
 
 
-class TestBeater:
+class TestHeartbeatThread:
     async def test_the_first_heartbeat_registers_and_later_ones_extend_the_lease(
         self, fleet: Fleet, kept: Kept
     ) -> None:
@@ -186,7 +186,7 @@ async def register(fleet: Fleet, worker: str) -> None:
 Host = tuple[subprocess.Popen[str], int, str]
 
 
-class TestHelper:
+class TestHeartbeatProcess:
     @pytest.mark.row("W2")
     @pytest.mark.parametrize("host", ["gil"], indirect=True)
     def test_the_heartbeat_process_sends_heartbeats_while_its_host_holds_the_gil(
@@ -195,6 +195,7 @@ class TestHelper:
         _, _, worker = host
         run("register", register(fleet, worker))
         until(lambda: numbers(fleet, worker)(8), what="beats over several leases")
+        assert row_of(fleet, worker) is not None
 
     def test_the_heartbeat_process_sends_no_heartbeats_for_a_stopped_host(self, fleet: Fleet, host: Host) -> None:
         program, _, worker = host
@@ -203,7 +204,7 @@ class TestHelper:
         kill(program.pid, signal.SIGSTOP)
 
         def silent() -> bool:
-            """The number stands still for a whole lease."""
+            """The number does not change for a whole lease."""
             row = row_of(fleet, worker)
             assert row is not None
             end = boottime() + lease()
@@ -226,6 +227,7 @@ class TestHelper:
         program.wait()
         until(lambda: row_of(fleet, worker) is None, what="the worker is retired")
         until(lambda: not alive(pid), what="the helper ends")
+        assert row_of(fleet, worker) is None
 
     def test_the_heartbeat_process_ends_without_a_store_call_after_its_worker(self, fleet: Fleet, host: Host) -> None:
         program, pid, worker = host

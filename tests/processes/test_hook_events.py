@@ -1,4 +1,4 @@
-"""Hooks under a supervisor: what became of the jobs of a worker that was killed is told by one of its siblings."""
+"""Hooks under a supervisor: another worker of the supervisor reports the jobs of a killed worker."""
 
 from __future__ import annotations
 

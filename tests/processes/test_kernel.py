@@ -121,9 +121,9 @@ class TestDeathLock:
             DeathLock.create()
 
 
-class TestFamily:
+class TestDescendants:
     def test_all_descendants_are_found_and_ended(self, started: list[subprocess.Popen[str]]) -> None:
-        """Also one that took a session of its own and whose parent is gone."""
+        """Also a process with its own session whose parent has ended."""
         leader = program(
             started,
             """

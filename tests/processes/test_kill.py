@@ -34,7 +34,7 @@ def test_a_killed_worker_s_jobs_run_again_under_its_supervisor(fleet: Fleet, tmp
 
 @pytest.mark.row("W3", "B4")
 def test_an_orphaned_worker_hands_back_and_ends(fleet: Fleet, tmp_path: Path) -> None:
-    """Its supervisor was killed: it stops by itself, without blame for anybody."""
+    """Its supervisor was killed: the worker stops by itself and charges no job."""
     supervised = fleet.start()
     (pid,) = supervised.wait_ready()
     gate = tmp_path / "gate"
@@ -53,7 +53,7 @@ def test_an_orphaned_worker_hands_back_and_ends(fleet: Fleet, tmp_path: Path) ->
 
 @pytest.mark.row("W3", "B4")
 def test_a_witness_on_the_same_host_proves_the_death_of_a_whole_group(fleet: Fleet, tmp_path: Path) -> None:
-    """Well before the lease is over: the lease here is far longer than the test."""
+    """Long before the lease is over: the lease is far longer than the test."""
     doomed = fleet.start(lease="10m")
     doomed.wait_ready()
     gate = tmp_path / "gate"
@@ -71,7 +71,7 @@ def test_a_witness_on_the_same_host_proves_the_death_of_a_whole_group(fleet: Fle
 
 @pytest.mark.row("W3")
 def test_without_a_proof_the_lease_decides(fleet: Fleet, tmp_path: Path) -> None:
-    """A witness that cannot see the lock waits for the lease and blames nobody."""
+    """A witness that cannot see the lock waits for the lease and charges no job."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o700)
     doomed = fleet.start(env={"XDG_RUNTIME_DIR": str(elsewhere)})
@@ -90,7 +90,7 @@ def test_without_a_proof_the_lease_decides(fleet: Fleet, tmp_path: Path) -> None
 
 @pytest.mark.stores("sqlite")
 def test_no_descendant_of_a_dead_worker_survives(fleet: Fleet, tmp_path: Path) -> None:
-    """Not even one with a session of its own; the job runs again only after it is gone."""
+    """Not even a process with its own session. The job runs again only after that process has ended."""
     fleet.start().wait_ready()
     path = tmp_path / "child"
     job = fleet.tasks.leave_child.enqueue(str(path))
@@ -116,7 +116,7 @@ def test_a_poison_job_dies_alone(fleet: Fleet) -> None:
 
 @pytest.mark.row("W6")
 @pytest.mark.option("task.ack")
-def test_an_early_job_that_was_killed_is_not_run_again(fleet: Fleet, tmp_path: Path) -> None:
+def test_an_ack_early_job_that_was_killed_is_not_run_again(fleet: Fleet, tmp_path: Path) -> None:
     supervised = fleet.start()
     (pid,) = supervised.wait_ready()
     job = fleet.tasks.early.enqueue(str(tmp_path / "never"))
@@ -129,8 +129,8 @@ def test_an_early_job_that_was_killed_is_not_run_again(fleet: Fleet, tmp_path: P
     assert len(fleet.journal(job, word="START")) == 1
 
 
-def test_an_early_task_called_by_name_is_not_run_again_after_a_crash(fleet: Fleet, tmp_path: Path) -> None:
-    """The store was not told that it is one; the supervisor of the worker that ran it knows."""
+def test_an_ack_early_task_called_by_name_is_not_run_again_after_a_crash(fleet: Fleet, tmp_path: Path) -> None:
+    """The store does not know that the task acks early. The supervisor of the worker that ran it does."""
     (pid,) = fleet.start().wait_ready()
     job = Mainspring(fleet.url).call("early", str(tmp_path / "never")).enqueue()
     fleet.started(job)
@@ -145,14 +145,14 @@ def test_an_early_task_called_by_name_is_not_run_again_after_a_crash(fleet: Flee
 @pytest.mark.parametrize("code", [0, 3])
 @pytest.mark.stores("sqlite")
 def test_a_job_that_ends_its_process_is_charged_whatever_the_exit_code(fleet: Fleet, code: int) -> None:
-    """An exit code proves nothing: only a worker that said goodbye has left in good order."""
+    """An exit code proves nothing: only a worker that reported its end has ended in good order."""
     fleet.start().wait_ready()
     (info,) = fleet.ended([fleet.tasks.leave.enqueue(code)])
     assert (info.state, info.reason, info.crashes) == (State.DEAD, Reason.CRASHED, 3)
 
 
 @pytest.mark.stores("sqlite")
-def test_a_task_that_a_job_left_behind_and_that_ends_the_loop_is_charged(fleet: Fleet) -> None:
+def test_a_leftover_asyncio_task_that_ends_the_loop_charges_its_job(fleet: Fleet) -> None:
     fleet.start().wait_ready()
     (info,) = fleet.ended([fleet.tasks.leak_exit.enqueue()])
     assert (info.state, info.reason, info.crashes) == (State.DEAD, Reason.CRASHED, 3)
@@ -160,7 +160,7 @@ def test_a_task_that_a_job_left_behind_and_that_ends_the_loop_is_charged(fleet: 
 
 @pytest.mark.row("W3", "B4")
 def test_a_dead_workers_jobs_run_again_side_by_side(fleet: Fleet, tmp_path: Path) -> None:
-    """None of them waits for another to end: they all begin again while the gate is still shut."""
+    """They all start again while the gate of the test is still closed, so none waits for another to end."""
     gate = str(tmp_path / "gate")
     supervised = fleet.start()
     (pid,) = supervised.wait_ready()
@@ -173,7 +173,7 @@ def test_a_dead_workers_jobs_run_again_side_by_side(fleet: Fleet, tmp_path: Path
 
 
 @pytest.mark.stores("sqlite")
-def test_a_signal_to_a_jobs_own_child_is_not_the_workers(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_signal_to_the_child_process_of_a_job_does_not_reach_the_worker(fleet: Fleet, tmp_path: Path) -> None:
     gate = str(tmp_path / "gate")
     fleet.start().wait_ready()
     neighbour = fleet.tasks.wait_for.enqueue(gate)
@@ -186,7 +186,9 @@ def test_a_signal_to_a_jobs_own_child_is_not_the_workers(fleet: Fleet, tmp_path:
 
 @pytest.mark.stores("sqlite")
 def test_a_time_limit_leaves_no_lock_of_the_process_locked(fleet: Fleet) -> None:
-    """Struck inside logging, a body would keep its lock for ever and every other thread that logs would stop."""
+    """An exception raised inside logging would leave the lock of logging held, and every other thread that logs
+    would block.
+    """
     supervised = fleet.start(thread_slots=4)
     (pid,) = supervised.wait_ready()
     infos = fleet.ended([fleet.tasks.chatter.enqueue() for _ in range(24)])

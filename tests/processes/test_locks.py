@@ -1,4 +1,4 @@
-"""Locks in real processes: killed, stopped, told."""
+"""Locks in real processes that are killed or stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Start = Callable[..., "Holder"]
 
 
 class Holder:
-    """A process that holds a lock and tells what happens."""
+    """A process that holds a lock and prints what happens."""
 
     def __init__(self, url: str, kind: str, ttl: str, folder: Path) -> None:
         self.out = folder / f"{kind}-{len(list(folder.iterdir()))}.out"
@@ -94,7 +94,7 @@ def test_the_lock_of_a_killed_process_is_free_within_its_ttl(app: Mainspring, st
 @pytest.mark.row("L3")
 @pytest.mark.parametrize("kind", ["thread", "task"])
 def test_a_stopped_process_loses_its_lock_and_notices_it(app: Mainspring, start: Start, kind: str) -> None:
-    """The next one gets it meanwhile, with a larger number, and keeps it."""
+    """Another process gets the lock meanwhile with a larger token, and keeps it."""
     holder = start(kind)
     token = holder.number("held")
     holder.signal(signal.SIGSTOP)
@@ -120,7 +120,7 @@ def test_a_stopped_process_notices_the_lost_lock_without_another_holder(app: Mai
 
 @pytest.mark.row("L2")
 def test_a_stop_shorter_than_the_ttl_does_not_lose_the_lock(app: Mainspring, start: Start) -> None:
-    """One that is shorter than what is left of its ttl."""
+    """The stop is shorter than what is left of the ttl."""
     holder = start("thread", "1h")
     holder.number("held")
     holder.signal(signal.SIGSTOP)
@@ -133,7 +133,7 @@ def test_a_stop_shorter_than_the_ttl_does_not_lose_the_lock(app: Mainspring, sta
 
 @pytest.mark.row("L2", "L3")
 def test_a_lock_is_lost_only_if_the_gil_is_held_longer_than_its_ttl(start: Start) -> None:
-    """A short one costs nothing; after one that is longer than the ttl the lock is lost, and it is told."""
+    """A shorter time has no effect. After a longer time the lock is lost and the holder is informed."""
     holder = start("gil", "10s")
     token = holder.number("held")
     assert holder.number("kept") == holder.number("told") == holder.number("LockLost") == token
@@ -141,7 +141,9 @@ def test_a_lock_is_lost_only_if_the_gil_is_held_longer_than_its_ttl(start: Start
 
 @pytest.mark.row("L5")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_another_is_elected_when_the_leader_is_gone(app: Mainspring, start: Start, how: signal.Signals) -> None:
+def test_another_candidate_is_elected_when_the_leader_is_killed(
+    app: Mainspring, start: Start, how: signal.Signals
+) -> None:
     first = start("leader")
     term = first.number("held")
     first.signal(how)
@@ -157,7 +159,7 @@ def test_another_is_elected_when_the_leader_is_gone(app: Mainspring, start: Star
 
 @pytest.mark.row("L5")
 def test_a_leader_that_stops_steps_down_at_once(app: Mainspring, start: Start) -> None:
-    """Its ttl is an hour: nobody waits for that."""
+    """Its ttl is an hour, so the next leader cannot have waited for it."""
     first = start("leader", "1h")
     term = first.number("held")
     second = start("leader", "1h")
@@ -169,8 +171,8 @@ def test_a_leader_that_stops_steps_down_at_once(app: Mainspring, start: Start) -
 
 
 @pytest.mark.row("L2", "L3")
-def test_many_processes_take_turns(app: Mainspring, start: Start) -> None:
-    """Some are killed, some are stopped and come back; the numbers are in the order of the holders."""
+def test_many_processes_hold_a_lock_one_after_the_other(app: Mainspring, start: Start) -> None:
+    """Some are killed, some are stopped and resumed. The tokens are in the order of the holders."""
     holders = [start("thread") for _ in range(5)]
     order: list[int] = []
     left = list(holders)

@@ -84,7 +84,7 @@ def test_a_scheduler_has_no_slots_no_queues_and_no_lifespans(fleet: Fleet, place
     assert said(fleet, worker)["roles"] == ["worker"]
 
 
-def test_a_scheduler_rescues_what_a_lost_worker_held(fleet: Fleet, place: Place, tmp_path: Path) -> None:
+def test_a_scheduler_rescues_the_jobs_of_a_lost_worker(fleet: Fleet, place: Place, tmp_path: Path) -> None:
     doomed = fleet.start(target=place.target, roles="worker")
     doomed.wait_ready()
     job = fleet.tasks.app.call("roles.wait", str(tmp_path / "gate")).enqueue()

@@ -44,7 +44,7 @@ class Timetables:
         self.app = Mainspring(url)
 
     def start(self, skew: float = 0.0) -> subprocess.Popen[str]:
-        """A process whose clock is ahead by so many seconds; returns when its worker claims."""
+        """A process whose clock is ahead by this many seconds. Returns when its worker claims."""
         file = self.folder / f"skew-{len(self._started)}"
         file.write_text(str(skew))
         env = {
@@ -100,7 +100,7 @@ def kill(popen: subprocess.Popen[str]) -> None:
 
 
 def judged(app: Mainspring, name: str) -> History:
-    """What became of the occurrences of a schedule, to be checked."""
+    """The results of the occurrences of a schedule, to be checked."""
     [row] = blocking("schedules", _rows(app, name))
     plan = planning.decode(row.doc)
     assert plan.rule is not None
@@ -116,8 +116,8 @@ async def _rows(app: Mainspring, name: str) -> list[ScheduleRow]:
 
 
 @pytest.mark.row("S5")
-def test_each_occurrence_runs_once_whoever_dies(fleet: Timetables) -> None:
-    """Five schedulers whose clocks are up to five seconds apart; one of them is killed again and again."""
+def test_each_occurrence_runs_once_although_schedulers_are_killed(fleet: Timetables) -> None:
+    """Five schedulers with clocks up to five seconds apart. One of them is killed again and again."""
     chosen = random.Random(7)
     steps = (chosen.randint(A_WHILE // 2, A_WHILE) for _ in range(OCCURRENCES))
     goals = [goal for goal in itertools.accumulate(steps) if goal <= OCCURRENCES - A_WHILE // 2]
@@ -144,9 +144,10 @@ def test_each_occurrence_runs_once_whoever_dies(fleet: Timetables) -> None:
 
 
 @pytest.mark.row("S7", "O8")
-def test_everything_survives_kill_nine(fleet: Timetables) -> None:
-    """Definitions, the next run and the history stand; the run that was interrupted is run again, or, if its task says
-    so, never."""
+def test_schedules_survive_kill_9(fleet: Timetables) -> None:
+    """Definitions, the next run and the history are kept. The interrupted run runs again, or never if its task acks
+    early.
+    """
     popen = fleet.up(fleet.start())
     app = fleet.app
     fleet.wait_for(3)
@@ -178,10 +179,9 @@ def test_everything_survives_kill_nine(fleet: Timetables) -> None:
 
 
 @pytest.mark.row("O2", "O3", "O4", "O8")
-def test_seven_due_at_once_in_two_processes_one_of_which_dies(fleet: Timetables) -> None:
-    """Two run at once, the third after the first, the fourth never beside the fifth; each is run to its end once.
-
-    None comes to its end before the one process has died.
+def test_seven_schedules_due_at_once_obey_their_rules_when_a_process_dies(fleet: Timetables) -> None:
+    """Two run at once, the third after the first, the fourth never beside the fifth. Each runs to its end once, and
+    none ends before one of two processes has died.
     """
     at = datetime.now(UTC) + timedelta(seconds=4)
     (fleet.folder / "at").write_text(at.isoformat())

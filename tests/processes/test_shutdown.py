@@ -1,4 +1,4 @@
-"""Stopping: drain, hand back at the limit, stop at the second signal, never hang; the exit code tells."""
+"""Stopping: drain, hand back at the limit, stop at the second signal, never hang, the right exit code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.processes.fleet import Fleet, alive, overlaps, phase_of, until
 
 @pytest.mark.row("X1")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_drain_finishes_what_runs_and_claims_no_more(fleet: Fleet, tmp_path: Path, number: signal.Signals) -> None:
+def test_a_drain_finishes_running_jobs_and_claims_no_more(fleet: Fleet, tmp_path: Path, number: signal.Signals) -> None:
     supervised = fleet.start(async_slots=2, drain="60s")
     (pid,) = supervised.wait_ready()
     gate = tmp_path / "gate"
@@ -36,7 +36,7 @@ def test_a_drain_finishes_what_runs_and_claims_no_more(fleet: Fleet, tmp_path: P
 
 
 @pytest.mark.row("X2")
-def test_at_the_limit_jobs_are_handed_back_without_blame(fleet: Fleet, tmp_path: Path) -> None:
+def test_at_the_limit_jobs_are_handed_back_without_a_crash(fleet: Fleet, tmp_path: Path) -> None:
     supervised = fleet.start(drain="500ms")
     supervised.wait_ready()
     gate = tmp_path / "gate"
@@ -99,7 +99,7 @@ def test_a_store_that_is_away_cannot_delay_the_exit(fleet: Fleet, tmp_path: Path
 
 @pytest.mark.stores("sqlite")
 def test_a_signal_to_a_worker_alone_replaces_it(fleet: Fleet) -> None:
-    """As an operator does who restarts workers one by one."""
+    """Operators restart workers one by one in this way."""
     supervised = fleet.start()
     (pid,) = supervised.wait_ready()
     os.kill(pid, signal.SIGTERM)
@@ -109,7 +109,7 @@ def test_a_signal_to_a_worker_alone_replaces_it(fleet: Fleet) -> None:
 
 
 @pytest.mark.stores("sqlite")
-def test_quit_shows_stacks_and_ends_nothing(fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
+def test_sigquit_prints_stacks_and_ends_nothing(fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
     supervised = fleet.start()
     (pid,) = supervised.wait_ready()
     job = fleet.tasks.block_loop.enqueue(2.0)
@@ -128,7 +128,7 @@ def test_quit_shows_stacks_and_ends_nothing(fleet: Fleet, capfd: pytest.CaptureF
 
 
 @pytest.mark.row("X5")
-def test_a_rolling_restart_of_three_under_load(fleet: Fleet) -> None:
+def test_a_rolling_restart_of_three_processes_under_load(fleet: Fleet) -> None:
     running = [fleet.start() for _ in range(3)]
     for supervised in running:
         supervised.wait_ready()

@@ -1,4 +1,4 @@
-"""Starting workers: what cannot start is told once; what dies is started again; what is done is not."""
+"""Starting workers: a failed start is reported once, a dead worker is restarted, a finished worker is not."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_an_app_that_cannot_be_imported_is_reported_once(
         ("no/such/file.py", "there is no such file"),
     ],
 )
-def test_a_wrong_target_says_what_is_wrong(target: str, said: str) -> None:
+def test_a_wrong_target_is_reported_with_the_reason(target: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said.replace("?", r"\?")):
         load_target(target)
 
@@ -74,7 +74,7 @@ def test_a_file_is_imported_under_its_stem(fleet: Fleet, tmp_path: Path) -> None
     assert job.result(60) == "file_app"
 
 
-def test_a_worker_that_dies_is_started_again_and_again(fleet: Fleet) -> None:
+def test_a_worker_that_dies_is_restarted_each_time(fleet: Fleet) -> None:
     supervised = fleet.start()
     seen = []
     for _ in range(3):
@@ -94,7 +94,7 @@ def test_until_empty_ends_when_nothing_is_left(fleet: Fleet) -> None:
     assert {job.info().state for job in jobs} == {State.SUCCEEDED}
 
 
-def test_all_processes_work(fleet: Fleet) -> None:
+def test_all_processes_run_jobs(fleet: Fleet) -> None:
     supervised = fleet.start(3, async_slots=1)
     pids = supervised.wait_ready(3)
     jobs = fleet.tasks.app.enqueue_many([fleet.tasks.nap.s(0.3) for _ in range(12)])

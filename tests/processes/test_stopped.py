@@ -1,4 +1,4 @@
-"""SIGSTOP past the lease, then SIGCONT: who was retaken changes nothing; who was only stopped beside is not doubled."""
+"""SIGSTOP past the lease, then SIGCONT: a worker whose job was rescued changes nothing, and no job runs twice."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_supervisor_and_worker_stopped_past_the_lease(fleet: Fleet, tmp_path: Pa
 
 @pytest.mark.row("W2")
 def test_a_stopped_supervisor_makes_no_job_run_twice(fleet: Fleet, tmp_path: Path) -> None:
-    """Its worker beats for itself, and finishes."""
+    """Its worker sends its own heartbeats, and finishes."""
     stopped = fleet.start()
     (pid,) = stopped.wait_ready()
     gate = tmp_path / "gate"

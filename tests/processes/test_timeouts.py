@@ -41,7 +41,7 @@ def test_only_the_body_that_does_not_end_is_charged(fleet: Fleet, tmp_path: Path
 
 
 @pytest.mark.row("R5")
-def test_neighbours_of_a_stuck_thread_finish_in_the_drain_time(fleet: Fleet, tmp_path: Path) -> None:
+def test_other_jobs_of_a_worker_with_a_stuck_thread_finish_in_the_drain_time(fleet: Fleet, tmp_path: Path) -> None:
     supervised = fleet.start(drain="30s")
     (pid,) = supervised.wait_ready()
     gate = tmp_path / "gate"

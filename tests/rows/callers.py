@@ -18,7 +18,7 @@ def once(n: int) -> int:
 
 
 def at_once(task: Any, count: int) -> list[Any]:
-    """The handles that so many threads get, all let go at the same moment."""
+    """The handles that this many threads get, all started at the same moment."""
     jobs: list[Any] = []
     barrier = threading.Barrier(count)
 

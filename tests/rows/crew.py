@@ -1,4 +1,4 @@
-"""Workers in processes of their own, and what their jobs did, for rows that speak of the whole fleet."""
+"""Workers in processes of their own, and what their jobs did, for rows about the whole fleet."""
 
 from __future__ import annotations
 

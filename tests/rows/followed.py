@@ -15,7 +15,7 @@ from tests.timing import short_settings
 
 
 class Followed:
-    """One task that ends as it is told, and one follow-up for each kind of end."""
+    """One task that ends as its argument says, and one follow-up for each kind of end."""
 
     def __init__(self, app: Mainspring) -> None:
         self.app = app

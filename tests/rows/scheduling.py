@@ -22,7 +22,7 @@ def staged(url: str, start: datetime = MONDAY, **o: Any) -> Iterator[TestApp]:
 
 
 def whats(t: TestApp, name: str) -> list[str]:
-    """What became of the occurrences of a schedule, the oldest first."""
+    """The results of the occurrences of a schedule, the oldest first."""
     return [run.what for run in reversed(t.schedules.history(name))]
 
 

@@ -36,24 +36,24 @@ def with_jobs(app: Mainspring, count: int = 200) -> Path:
 
 
 class TestDamage:
-    def test_a_file_that_is_no_database(self, app: Mainspring) -> None:
+    def test_a_file_that_is_not_a_database_is_refused(self, app: Mainspring) -> None:
         Path(file_of(app)).write_text("my shopping list\n" * 1000)
         for use in (app.open, app.call("anything").enqueue):
             with pytest.raises(StoreCorrupt, match=r"(?s)not a database.*sqlite:////.*\n  .*restore a backup"):
                 use()
         assert Path(file_of(app)).read_text().startswith("my shopping list"), "it is left as it was"
 
-    def test_a_directory_in_its_place(self, app: Mainspring) -> None:
+    def test_a_directory_in_place_of_the_database_file_is_refused(self, app: Mainspring) -> None:
         Path(file_of(app)).mkdir()
         with pytest.raises(StoreCorrupt, match=r"is a directory.*\n  Name a file inside it"):
             app.open()
 
-    def test_a_directory_that_is_not_there(self, tmp_path: Path) -> None:
+    def test_a_database_file_in_a_missing_directory_is_refused(self, tmp_path: Path) -> None:
         app = Mainspring(f"sqlite:///{tmp_path}/no/such/jobs.db")
         with pytest.raises(StoreUnavailable, match=r"does not exist.*\n  mkdir -p .*no/such"):
             app.open()
 
-    def test_a_damaged_page(self, app: Mainspring) -> None:
+    def test_a_damaged_page_is_reported(self, app: Mainspring) -> None:
         path = with_jobs(app)
         data = bytearray(path.read_bytes())
         for page in range(2, len(data) // 4096):
@@ -64,14 +64,16 @@ class TestDamage:
         with pytest.raises(StoreCorrupt), app.worker():
             pass
 
-    def test_a_file_cut_short(self, app: Mainspring) -> None:
+    def test_a_truncated_database_file_is_reported(self, app: Mainspring) -> None:
         path = with_jobs(app)
         os.truncate(path, path.stat().st_size // 2)
         with pytest.raises(StoreCorrupt, match="damaged"):
             app.open()
 
-    def test_a_write_ahead_log_cut_short_costs_only_what_it_held(self, app: Mainspring, tmp_path: Path) -> None:
-        """SQLite takes the whole transactions that are left in it, never a part of one."""
+    def test_a_truncated_write_ahead_log_loses_only_the_transactions_cut_off(
+        self, app: Mainspring, tmp_path: Path
+    ) -> None:
+        """SQLite replays the complete transactions that are left in the log and never a part of one."""
         with_jobs(app, 100)
         for n in range(100, 150):
             app.call("anything", n).enqueue()
@@ -85,7 +87,9 @@ class TestDamage:
         assert job.info().state is State.READY
         other.close()
 
-    def test_a_network_file_system(self, app: Mainspring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_database_file_on_a_network_file_system_is_refused(
+        self, app: Mainspring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         mounts = f"36 25 0:32 / / rw - ext4 /dev/sda rw\n99 36 0:50 / {tmp_path} rw,relatime - nfs4 server:/jobs rw\n"
         monkeypatch.setattr("mainspring.stores.sqlite.driver.files._mounts", lambda: mounts)
         with pytest.raises(UnsupportedFileSystem, match=r"\(nfs4\).*\n  Put the file on a local disk, or use Postgre"):
@@ -113,7 +117,7 @@ OPEN = """
 
 
 @pytest.mark.parametrize("what", ["file", "directory"])
-def test_what_cannot_be_written_is_refused_with_the_fix(app: Mainspring, what: str) -> None:
+def test_a_read_only_database_is_refused_with_the_fix(app: Mainspring, what: str) -> None:
     path = with_jobs(app, 3)
     locked = path if what == "file" else path.parent
     mode = locked.stat().st_mode
@@ -135,7 +139,7 @@ def test_what_cannot_be_written_is_refused_with_the_fix(app: Mainspring, what: s
 # ---- full --------------------------------------------------------------------------------------------
 
 
-def test_a_store_at_its_size_limit_takes_no_job_and_all_acks(app: Mainspring) -> None:
+def test_a_store_at_its_size_limit_refuses_jobs_and_accepts_acks(app: Mainspring) -> None:
     @app.task(name="note")
     def note(n: int, text: str = "") -> int:
         return n
@@ -195,7 +199,7 @@ FULL = """
 
 
 def test_on_a_full_disk_enqueue_is_refused_and_acks_pass(tmp_path: Path) -> None:
-    """A disk of 24 MB of this test alone, in a mount namespace that goes with its process."""
+    """The test mounts a disk of 24 MB in a mount namespace of its own."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = f'mount -t tmpfs -o size=24m tmpfs "{disk}" && exec "$@"'

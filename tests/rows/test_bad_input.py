@@ -102,7 +102,7 @@ def test_arguments_are_refused_when_the_job_is_made(
     ids=["object", "inside", "itself"],
 )
 @pytest.mark.stores("sqlite")
-def test_what_cannot_be_stored_is_refused_by_name(
+def test_a_value_that_cannot_be_stored_is_refused_with_its_path(
     app: Mainspring, value: Any, error: type[Exception], says: str
 ) -> None:
     @app.task(name="post")
@@ -197,7 +197,7 @@ def test_a_result_that_is_too_large_is_dropped_and_the_job_succeeded(app: Mainsp
     assert runs == [1]
 
 
-def test_a_result_that_cannot_be_stored_is_dropped_and_says_so(app: Mainspring) -> None:
+def test_a_result_that_cannot_be_stored_is_dropped_and_the_job_says_why(app: Mainspring) -> None:
     runs: list[int] = []
 
     @app.task(name="strange", retries=3)
@@ -221,14 +221,14 @@ GARBAGE = [
 ]  # fmt: skip
 
 
-def test_malformed_records_are_dead_with_the_reason_and_the_queue_goes_on(app: Mainspring, add: Any) -> None:
+def test_malformed_records_make_jobs_dead_with_the_reason_and_other_jobs_run(app: Mainspring, add: Any) -> None:
     jobs = [add.job(plant(app, add.name, record)) for record in GARBAGE]
     are_dead_of_it(add, jobs, app)
 
 
 @pytest.mark.stores("sqlite")
-def test_so_are_values_of_another_type(app: Mainspring, add: Any) -> None:
-    """A column of SQLite takes any."""
+def test_records_of_a_wrong_column_type_make_jobs_dead_too(app: Mainspring, add: Any) -> None:
+    """SQLite stores a value of any type in any column."""
     jobs = [add.enqueue(1) for _ in range(3)]
     with sqlite3.connect(file_of(app)) as file:
         for job, record in zip(jobs, ("text", 42, 1.5), strict=True):
@@ -264,7 +264,7 @@ def are_dead_of_it(add: Any, jobs: list[Any], app: Mainspring) -> None:
 # ---- the wrong place ---------------------------------------------------------------------------------
 
 
-async def test_a_blocking_wait_inside_a_loop_names_the_twin(app: Mainspring, add: Any) -> None:
+async def test_a_blocking_wait_inside_a_loop_names_the_async_method(app: Mainspring, add: Any) -> None:
     job = await add.aenqueue(1)
     for wait, twin in (
         (job.result, "await job.aresult"),
@@ -290,7 +290,7 @@ async def test_a_blocking_enqueue_inside_a_loop_works_and_warns(app: Mainspring,
 class TestTransactions:
     """What only a store with one writer at a time must refuse."""
 
-    def test_an_enqueue_inside_one_s_own_open_transaction_is_refused_with_the_fix(
+    def test_an_enqueue_inside_the_callers_open_transaction_is_refused_with_the_fix(
         self, app: Mainspring, add: Any
     ) -> None:
         app.open()
@@ -305,7 +305,7 @@ class TestTransactions:
         mine.close()
         assert total(app) == 1, "what was refused is not there, what was right is"
 
-    def test_the_async_twin_too(self, app: Mainspring, add: Any) -> None:
+    def test_an_async_enqueue_inside_the_callers_open_transaction_is_refused(self, app: Mainspring, add: Any) -> None:
         async def inside() -> None:
             await app.aopen()
             mine = sqlite3.connect(file_of(app), isolation_level=None)

@@ -41,7 +41,7 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_run_without_a_main_guard_says_so_and_ends(tmp_path: Path) -> None:
+def test_run_without_a_main_guard_fails_with_the_fix(tmp_path: Path) -> None:
     code = """
         from mainspring import Mainspring
         app = Mainspring()
@@ -85,13 +85,13 @@ def test_wrong_flags_end_with_2_and_one_error(shop: Path, arguments: list[str], 
         ("nofile.py", "there is no such file"),
     ],
 )
-def test_an_app_that_is_not_there_ends_with_1_and_says_it_once(shop: Path, target: str, says: str) -> None:
+def test_an_app_that_does_not_exist_ends_with_1_and_one_error(shop: Path, target: str, says: str) -> None:
     ran = worker(target, folder=shop)
     assert ran.returncode == 1, ran.stderr
     assert ran.stderr.count(says) == 1
 
 
-def test_an_app_that_cannot_be_imported_ends_with_1_and_shows_its_traceback_once(tmp_path: Path) -> None:
+def test_an_app_that_cannot_be_imported_ends_with_1_and_one_traceback(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import json\n\njson.loads('{')\n")
     ran = worker("broken", folder=tmp_path)
     assert ran.returncode == 1
@@ -100,7 +100,7 @@ def test_an_app_that_cannot_be_imported_ends_with_1_and_shows_its_traceback_once
     assert "JSONDecodeError" in ran.stderr
 
 
-def test_a_store_that_cannot_be_opened_ends_with_1_and_says_it_once(shop: Path) -> None:
+def test_a_store_that_cannot_be_opened_ends_with_1_and_one_error(shop: Path) -> None:
     (shop / "mainspring.db").write_text("not a database\n" * 500)
     ran = worker("shop:app", folder=shop)
     assert ran.returncode == 1
@@ -108,7 +108,7 @@ def test_a_store_that_cannot_be_opened_ends_with_1_and_says_it_once(shop: Path) 
     assert "restore a backup" in ran.stderr
 
 
-def test_an_app_in_no_module_cannot_be_run_by_other_processes(tmp_path: Path) -> None:
+def test_an_app_that_no_module_holds_cannot_be_run_by_other_processes(tmp_path: Path) -> None:
     code = """
         from mainspring import Mainspring
         def main():
@@ -125,7 +125,7 @@ def test_an_app_in_no_module_cannot_be_run_by_other_processes(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("url", ["postgresql://user:hidden@127.0.0.1:1/db", "redis://:hidden@127.0.0.1:1/0"])
-def test_a_server_that_is_not_there_is_told_without_its_password(url: str) -> None:
+def test_an_unreachable_server_is_reported_without_its_password(url: str) -> None:
     app = Mainspring(url)
     for use in (app.open, lambda: app.worker().start()):
         with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1") as refused:

@@ -58,7 +58,7 @@ def ended(*jobs: Job[None]) -> list[State]:
 @pytest.mark.row("R8")
 class TestJobs:
     @pytest.mark.option("task.breaker", "breaker.failures")
-    def test_jobs_wait_while_it_is_open(self, app: Mainspring) -> None:
+    def test_jobs_wait_while_the_breaker_is_open(self, app: Mainspring) -> None:
         service = Service(app, failures=3, open_for="1h")
         jobs = service.enqueue(*[False] * 10)
         with app.worker(), app.worker():
@@ -78,8 +78,8 @@ class TestJobs:
             assert ended(*jobs[3:]) == [State.SUCCEEDED] * 7
 
     @pytest.mark.option("breaker.open_for")
-    def test_it_is_tried_again_by_itself(self, app: Mainspring) -> None:
-        """Each probe that fails is one more call, and the first that does not lets all of them through."""
+    def test_an_open_breaker_probes_until_a_call_succeeds(self, app: Mainspring) -> None:
+        """Each failed probe is one more call. The first probe that succeeds lets all jobs run."""
         heard: list[BreakerEvent] = []
         app.on("breaker_opened", "breaker_half_open", "breaker_closed")(heard.append)
         service = Service(app, failures=2, open_for="300ms")
@@ -97,7 +97,7 @@ class TestJobs:
         assert first.worker
 
     @pytest.mark.option("breaker.probes")
-    def test_so_many_probe_at_once_in_the_whole_fleet(self, app: Mainspring) -> None:
+    def test_no_more_probes_than_allowed_run_at_once_in_the_fleet(self, app: Mainspring) -> None:
         go_on, inside = threading.Event(), threading.Semaphore(0)
         together = app.breaker("together", probes=2)
 
@@ -122,7 +122,7 @@ class TestJobs:
                 job.join(timeout=LIMIT)
 
     @pytest.mark.option("breaker.rate", "breaker.minimum")
-    def test_it_goes_by_a_share_of_enough_calls(self, app: Mainspring) -> None:
+    def test_a_breaker_with_a_rate_opens_after_the_minimum_of_calls(self, app: Mainspring) -> None:
         service = Service(app, rate=0.5, minimum=6, open_for="1h")
         with app.worker():
             ended(*service.enqueue(False, False, False, True, True))
@@ -132,7 +132,7 @@ class TestJobs:
             info = app.breakers.get("shop.pay")
             assert (info.failures, info.calls, info.rate, info.threshold) == (4, 7, 0.5, 6)
 
-    def test_successes_of_all_workers_keep_it_closed(self, app: Mainspring) -> None:
+    def test_successes_of_all_workers_keep_a_breaker_closed(self, app: Mainspring) -> None:
         service = Service(app, rate=0.5, minimum=4, open_for="1h")
         with app.worker(), app.worker():
             ended(*service.enqueue(*[True] * 20))
@@ -141,7 +141,7 @@ class TestJobs:
             assert service.state() == "closed"
 
     @pytest.mark.option("breaker.over")
-    def test_what_is_older_than_the_window_is_forgotten(self, app: Mainspring) -> None:
+    def test_failures_older_than_the_window_do_not_count(self, app: Mainspring) -> None:
         service = Service(app, rate=0.5, minimum=3, over="1s", open_for="1h")
         with app.worker():
             ended(*service.enqueue(False, False))
@@ -150,7 +150,7 @@ class TestJobs:
             assert service.state() == "closed"
 
     @pytest.mark.option("breaker.trip_on")
-    def test_which_errors_count_can_be_chosen(self, app: Mainspring) -> None:
+    def test_only_the_chosen_errors_count(self, app: Mainspring) -> None:
         service = Service(app, failures=1, open_for="1h", trip_on=(TimeoutError, Discard))
         with app.worker():
             ended(*service.enqueue(False, False))
@@ -159,7 +159,7 @@ class TestJobs:
             ended(*service.enqueue(False))
             service.opens()
 
-    def test_what_is_no_failure_of_the_other_side_does_not_count(self, app: Mainspring) -> None:
+    def test_errors_that_are_not_failures_of_the_service_do_not_count(self, app: Mainspring) -> None:
         @app.task(name="shop.try", breaker={"failures": 1}, never_retry_on=KeyError, retries=0)
         def attempt(how: int) -> None:
             if how < 4:
@@ -209,7 +209,7 @@ class TestJobs:
             app.breakers.reset("payments")
             assert ended(waiting) == [State.SUCCEEDED]
 
-    def test_the_last_code_decides(self, app: Mainspring, store_url: str) -> None:
+    def test_the_declaration_of_the_last_worker_applies(self, app: Mainspring, store_url: str) -> None:
         first = Service(app, failures=5)
         first.enqueue(True)
         other = Mainspring(store_url)
@@ -219,7 +219,7 @@ class TestJobs:
         assert app.breakers.get("shop.pay").open_for.total_seconds() == 120
         other.close()
 
-    def test_limits_do_not_speak_of_breakers(self, app: Mainspring) -> None:
+    def test_breakers_are_not_listed_among_the_limits(self, app: Mainspring) -> None:
         Service(app, failures=5).enqueue(True)
         assert [limit.name for limit in app.limits.list()] == ["shop.pay:at-once"]
         with pytest.raises(InvalidOption, match="not in the store"):

@@ -25,7 +25,7 @@ class TestByHand:
 
         return app.enqueue_many(send.s() for _ in range(3))
 
-    def test_nothing_starts_until_it_is_reset(self, app: Mainspring, waiting: list[Job[None]]) -> None:
+    def test_no_job_starts_until_a_tripped_breaker_is_reset(self, app: Mainspring, waiting: list[Job[None]]) -> None:
         heard: list[BreakerEvent] = []
         app.on("breaker_opened", "breaker_closed")(heard.append)
         app.breakers.trip("mail")
@@ -40,7 +40,9 @@ class TestByHand:
         assert [event.name for event in heard] == ["breaker_opened", "breaker_closed"]
 
     @pytest.mark.asyncio
-    async def test_for_a_time(self, app: Mainspring, waiting: list[Job[None]]) -> None:
+    async def test_a_breaker_tripped_for_a_time_closes_afterwards(
+        self, app: Mainspring, waiting: list[Job[None]]
+    ) -> None:
         await app.breakers.atrip("mail", "200ms")
         assert (await app.breakers.aget("mail")).state == "open"
         async with app.worker():
@@ -50,7 +52,7 @@ class TestByHand:
         await app.breakers.areset("mail")
         assert [each.state for each in await app.breakers.alist()] == ["closed"]
 
-    def test_unknown_ones_are_told(self, app: Mainspring, waiting: list[Job[None]]) -> None:
+    def test_unknown_breaker_names_are_refused(self, app: Mainspring, waiting: list[Job[None]]) -> None:
         for verb in (app.breakers.get, app.breakers.trip, app.breakers.reset):
             with pytest.raises(InvalidOption, match=r"not in the store.*mail"):
                 verb("mial")
@@ -75,12 +77,12 @@ class TestRefused:
             ({"fallback": 5}, "must be a function"),
         ],
     )
-    def test_bad_options(self, app: Mainspring, options: Any, why: str) -> None:
+    def test_bad_breaker_options_are_refused(self, app: Mainspring, options: Any, why: str) -> None:
         for declare in (lambda: app.breaker("x", **options), lambda: app.task(breaker=options)(lambda: None)):
             with pytest.raises(InvalidOption, match=why):
                 declare()
 
-    def test_what_is_no_breaker(self, app: Mainspring) -> None:
+    def test_values_that_are_not_a_breaker_are_refused(self, app: Mainspring) -> None:
         with pytest.raises(UnknownOption, match="open_for"):
             app.breaker("x", open_four="30s")  # type: ignore[call-arg]
         with pytest.raises(InvalidOption, match="is not a breaker"):
@@ -92,14 +94,14 @@ class TestRefused:
         with pytest.raises(InvalidOption, match="cannot be given with breaker_opened"):
             app.on("breaker_opened", task="x")
 
-    def test_a_follow_up_has_none(self, app: Mainspring) -> None:
+    def test_a_follow_up_task_with_a_breaker_is_refused(self, app: Mainspring) -> None:
         @app.task(breaker={})
         def tell(job: UUID) -> None: ...
 
         with pytest.raises(InvalidOption, match="cannot have breaker="):
             app.task(on_dead=tell)(lambda: None)
 
-    def test_defaults(self, app: Mainspring) -> None:
+    def test_the_defaults_of_a_breaker(self, app: Mainspring) -> None:
         limit = app.breaker("x").limit()
         assert (limit.burst, limit.per, limit.size, limit.share) == (5, 30_000_000, 1, 0)
         assert issubclass(BreakerOpen, Exception)

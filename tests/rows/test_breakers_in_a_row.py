@@ -1,4 +1,4 @@
-"""R8: failures in a row are those between which nothing succeeded, also where a turn tells of many ends at once."""
+"""R8: failures in a row have no success between them, also when one turn reports many ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def heard(app: Mainspring) -> list[BreakerEvent]:
 
 @pytest.mark.option("breaker.failures")
 @pytest.mark.parametrize(("every", "opens"), [(3, False), (1, True)], ids=["every third", "all"])
-def test_ends_of_one_turn_count_in_their_order(app: Mainspring, every: int, opens: bool) -> None:
+def test_failures_of_one_turn_count_in_the_order_of_their_ends(app: Mainspring, every: int, opens: bool) -> None:
     inside, go_on = asyncio.Semaphore(0), asyncio.Event()
 
     @app.task(name="shop.try", breaker={"failures": 5, "open_for": "1h"}, retries=0)
@@ -50,7 +50,7 @@ def test_ends_of_one_turn_count_in_their_order(app: Mainspring, every: int, open
 
 @pytest.mark.parametrize("rate", [False, True])
 def test_a_bulk_call_that_raises_is_one_failure_in_a_row(app: Mainspring, rate: bool) -> None:
-    """By a share it is one of each job, as its successes are."""
+    """A breaker with a rate counts one failure for each job, as it counts successes."""
     options: BreakerOptions = {"rate": 0.5, "minimum": 10} if rate else {"failures": 2}
 
     @app.bulk_task(name="shop.all", size=20, wait="1s", retries=0, breaker=options)

@@ -42,7 +42,7 @@ def many(task: Task[[Any], Any], items: Sequence[Any]) -> list[Job[Any]]:
 @pytest.mark.row("B18")
 @pytest.mark.option("bulk.size")
 @pytest.mark.parametrize("colour", ["def", "async def"])
-def test_many_jobs_in_few_calls_and_each_caller_gets_its_own_result(app: Mainspring, colour: str) -> None:
+def test_many_jobs_run_in_few_calls_and_each_caller_gets_its_own_result(app: Mainspring, colour: str) -> None:
     calls: list[list[int]] = []
 
     def work(items: list[int]) -> list[str]:
@@ -60,7 +60,7 @@ def test_many_jobs_in_few_calls_and_each_caller_gets_its_own_result(app: Mainspr
 
 
 @pytest.mark.parametrize("colour", ["def", "async def"])
-def test_an_error_is_one_jobs_own_and_it_alone_is_tried_again(app: Mainspring, colour: str) -> None:
+def test_an_error_outcome_retries_only_its_own_job(app: Mainspring, colour: str) -> None:
     calls: list[list[int]] = []
 
     def work(items: list[int]) -> list[Any]:
@@ -79,14 +79,14 @@ def test_an_error_is_one_jobs_own_and_it_alone_is_tried_again(app: Mainspring, c
     assert failed.error.message == "not 3"
 
 
-def test_a_class_of_errors_is_an_error_too(app: Mainspring) -> None:
+def test_an_error_class_as_outcome_is_an_error(app: Mainspring) -> None:
     job = bulk(app, "def", lambda items: [ConnectionError for _ in items]).enqueue(1)
     with app.worker(), pytest.raises(JobDead, match="ConnectionError"):
         job.result(timeout=LIMIT)
 
 
-def test_each_outcome_goes_by_the_policy_of_its_job(app: Mainspring) -> None:
-    """Signals are obeyed, error classes are asked, and the job's own number of retries counts."""
+def test_each_outcome_follows_the_policy_of_its_job(app: Mainspring) -> None:
+    """Signals are obeyed, ``retry_on`` and ``never`` apply, and the job's own number of retries counts."""
     seen: list[str] = []
     answers = {
         "retry": Retry(after="10ms"), "snooze": Snooze("10ms"), "cancel": Cancel("no"), "discard": Discard("bad"),
@@ -113,7 +113,7 @@ def test_each_outcome_goes_by_the_policy_of_its_job(app: Mainspring) -> None:
 
 
 @pytest.mark.parametrize("colour", ["def", "async def"])
-def test_what_the_handler_raises_is_the_error_of_each(app: Mainspring, colour: str) -> None:
+def test_an_exception_of_the_handler_fails_every_job_of_the_call(app: Mainspring, colour: str) -> None:
     calls: list[list[int]] = []
 
     def work(items: list[int]) -> list[int]:
@@ -136,7 +136,7 @@ def test_what_the_handler_raises_is_the_error_of_each(app: Mainspring, colour: s
     [([1], "1 outcomes for 2 items"), (None, "returned None"), ("ab", "returned a str"), ({1: 2}, "returned a dict")],
 )
 @pytest.mark.stores("sqlite")
-def test_the_wrong_outcomes_are_an_error_of_all(app: Mainspring, value: Any, says: str) -> None:
+def test_a_wrong_number_or_type_of_outcomes_fails_every_job_of_the_call(app: Mainspring, value: Any, says: str) -> None:
     jobs = many(bulk(app, "def", lambda _: value, size=2, wait="5s"), [1, 2])
     with app.worker():
         for job in jobs:
@@ -146,7 +146,7 @@ def test_the_wrong_outcomes_are_an_error_of_all(app: Mainspring, value: Any, say
 
 @pytest.mark.option("bulk.wait")
 @pytest.mark.parametrize("colour", ["def", "async def"])
-def test_a_call_waits_for_more_and_starts_when_it_is_full(app: Mainspring, colour: str) -> None:
+def test_a_call_waits_for_more_items_and_starts_when_it_is_full(app: Mainspring, colour: str) -> None:
     calls: list[list[int]] = []
 
     def work(items: list[int]) -> list[int]:
@@ -163,7 +163,7 @@ def test_a_call_waits_for_more_and_starts_when_it_is_full(app: Mainspring, colou
     assert [sorted(call) for call in calls] == [[0, 1, 2, 3, 4]]
 
 
-def test_a_call_that_is_not_full_starts_when_it_has_waited(app: Mainspring) -> None:
+def test_a_call_that_is_not_full_starts_after_its_wait(app: Mainspring) -> None:
     calls: list[list[int]] = []
 
     def work(items: list[int]) -> list[int]:
@@ -195,7 +195,7 @@ def test_only_items_with_equal_values_share_a_call(app: Mainspring, by: Any) -> 
 
 @pytest.mark.parametrize("colour", ["def", "async def"])
 def test_a_cancelled_job_leaves_the_others_of_its_call_alone(app: Mainspring, colour: str) -> None:
-    """It is cancelled whatever the handler says of it; the handler goes on."""
+    """The job is cancelled whatever outcome the handler returns for it. The handler is not interrupted."""
     begun = threading.Event()
 
     @app.bulk_task(name="plain", size=3, wait="1h")
@@ -257,7 +257,7 @@ def test_a_call_ends_when_all_its_jobs_are_cancelled(app: Mainspring, colour: st
         assert [job.join(timeout=LIMIT).state for job in jobs] == [State.CANCELLED] * 2
 
 
-def test_a_job_that_is_cancelled_while_its_call_gathers_never_starts(app: Mainspring) -> None:
+def test_a_job_cancelled_while_its_call_gathers_never_starts(app: Mainspring) -> None:
     calls: list[list[int]] = []
 
     def work(items: list[int]) -> list[int]:
@@ -275,7 +275,7 @@ def test_a_job_that_is_cancelled_while_its_call_gathers_never_starts(app: Mainsp
     assert calls == [[2, 3, 4]]
 
 
-def test_what_is_gathered_is_handed_back_when_the_worker_stops(app: Mainspring) -> None:
+def test_gathered_jobs_are_handed_back_when_the_worker_stops(app: Mainspring) -> None:
     task = bulk(app, "def", list, size=10, wait="1h")
     jobs = many(task, range(4))
     with app.worker():
@@ -287,8 +287,8 @@ def test_what_is_gathered_is_handed_back_when_the_worker_stops(app: Mainspring) 
         assert [job.result(timeout=LIMIT) for job in jobs] == list(range(10))
 
 
-def test_jobs_of_other_makes_find_the_bulk_task(app: Mainspring, store_url: str) -> None:
-    """Enqueued by name, under an older name, or when the task was an ordinary one."""
+def test_jobs_enqueued_as_another_kind_of_task_run_in_the_bulk_task(app: Mainspring, store_url: str) -> None:
+    """Enqueued by name, under an alias, or when the task was an ordinary task."""
     before = Mainspring(store_url)
 
     @before.task(name="bulk")
@@ -310,8 +310,8 @@ def test_jobs_of_other_makes_find_the_bulk_task(app: Mainspring, store_url: str)
         assert [app.jobs.get(job.id).result(timeout=LIMIT) for job in jobs] == [10, 20, 30, 40, 50]
 
 
-def test_it_shares_its_slots_with_other_tasks(app: Mainspring) -> None:
-    """One slot, much work of both kinds: both go on."""
+def test_a_bulk_task_shares_its_slots_with_other_tasks(app: Mainspring) -> None:
+    """One slot and a backlog of both kinds: jobs of both kinds run."""
 
     @app.task(name="one")
     def one(n: int) -> int:
@@ -323,7 +323,7 @@ def test_it_shares_its_slots_with_other_tasks(app: Mainspring) -> None:
         assert [job.result(timeout=LIMIT) for job in jobs] == [*range(100), *range(100)]
 
 
-def test_the_cap_of_a_queue_counts_jobs(app: Mainspring) -> None:
+def test_the_concurrency_of_a_queue_counts_jobs_and_not_calls(app: Mainspring) -> None:
     calls: list[int] = []
 
     def work(items: list[int]) -> list[int]:

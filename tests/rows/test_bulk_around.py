@@ -1,4 +1,4 @@
-"""W16: what stands around a call of a bulk task, and what belongs to each of its jobs."""
+"""W16: what applies to a call of a bulk task as a whole, and what belongs to each of its jobs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TestContext:
             assert [line.text for line in job.logs()] == [f"line of {n}"]
 
     @pytest.mark.stores("sqlite")
-    def test_what_belongs_to_one_job_is_refused_of_the_call(self, app: Mainspring) -> None:
+    def test_attributes_of_one_job_are_refused_on_the_context_of_the_call(self, app: Mainspring) -> None:
         said: list[str] = []
 
         @app.bulk_task(name="bulk")
@@ -87,7 +87,7 @@ class TestContext:
 
 class TestAround:
     @pytest.mark.parametrize("colour", ["def", "async def"])
-    def test_middleware_and_dependencies_are_around_the_call(self, app: Mainspring, colour: str) -> None:
+    def test_middleware_and_dependencies_run_once_for_the_call(self, app: Mainspring, colour: str) -> None:
         seen: list[str] = []
 
         class Around(Middleware):
@@ -126,7 +126,7 @@ class TestAround:
             assert [job.result(timeout=LIMIT) for job in jobs] == ["db 0!", "db 1!", "db 2!"]
         assert seen == ["before 3 of bulk", "open", "body", "close"]
 
-    def test_hooks_hear_of_each_job(self, app: Mainspring) -> None:
+    def test_hooks_are_called_for_each_job(self, app: Mainspring) -> None:
         heard: list[tuple[str, UUID]] = []
 
         @app.on("started", "succeeded", "failed", "dead")
@@ -144,7 +144,7 @@ class TestAround:
         wanted = [("started", good), ("succeeded", good), ("started", bad), ("failed", bad), ("dead", bad)]
         assert sorted(heard, key=str) == sorted([(name, job.id) for name, job in wanted], key=str)
 
-    def test_keys_and_follow_ups_are_those_of_each_job(self, app: Mainspring) -> None:
+    def test_keys_and_follow_ups_belong_to_each_job(self, app: Mainspring) -> None:
         followed: list[UUID] = []
 
         @app.task(name="follow")
@@ -165,7 +165,7 @@ class TestAround:
 
 class TestLimits:
     @pytest.mark.parametrize("colour", ["def", "async def"])
-    def test_the_shortest_time_limit_is_that_of_the_call(self, app: Mainspring, colour: str) -> None:
+    def test_the_shortest_time_limit_of_the_jobs_is_the_limit_of_the_call(self, app: Mainspring, colour: str) -> None:
         never = threading.Event()
         calls: list[int] = []
 
@@ -193,7 +193,7 @@ class TestLimits:
 
     @pytest.mark.stores("sqlite")
     @pytest.mark.parametrize("colour", ["def", "async def"])
-    def test_the_soft_limit_is_told_to_the_call(self, app: Mainspring, colour: str) -> None:
+    def test_the_soft_limit_raises_in_the_handler_of_the_call(self, app: Mainspring, colour: str) -> None:
         never = threading.Event()
 
         @app.bulk_task(name="plain", size=2, wait="1h", retries=0, soft_timeout="200ms")
@@ -220,7 +220,7 @@ class TestLimits:
             assert late.join(timeout=LIMIT).reason is Reason.TIMED_OUT
 
 
-def test_an_item_that_cannot_be_read_is_dead_and_the_others_run(app: Mainspring, store_url: str) -> None:
+def test_an_item_that_cannot_be_decoded_is_dead_and_the_others_run(app: Mainspring, store_url: str) -> None:
     stranger = Mainspring(store_url)
     bad = stranger.call("bulk", "two").enqueue()
     stranger.close()
@@ -238,8 +238,8 @@ def test_an_item_that_cannot_be_read_is_dead_and_the_others_run(app: Mainspring,
     assert [sorted(call) for call in calls] == [[1, 3]]
 
 
-def test_an_item_without_the_value_fails_by_its_own_policy(app: Mainspring, store_url: str) -> None:
-    """A producer that knows only the name of the task cannot be told."""
+def test_an_item_without_the_value_of_by_fails_alone(app: Mainspring, store_url: str) -> None:
+    """A producer that enqueues by name cannot check the item."""
     stranger = Mainspring(store_url)
     bad = stranger.call("bulk", {"no": "tenant"}).enqueue()
     stranger.close()
@@ -258,7 +258,7 @@ def test_an_item_without_the_value_fails_by_its_own_policy(app: Mainspring, stor
 
 @pytest.mark.stores("sqlite")
 @pytest.mark.parametrize("inline", [False, True])
-def test_a_test_does_not_wait_for_more(app: Mainspring, inline: bool) -> None:
+def test_a_test_app_starts_a_call_without_waiting_for_more_items(app: Mainspring, inline: bool) -> None:
     calls: list[list[int]] = []
 
     @app.bulk_task(name="bulk", size=10, wait="1h")

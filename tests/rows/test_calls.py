@@ -73,7 +73,7 @@ class TestPayloads:
             ({"notes": {"x": 7}}, r"argument 'order\.notes\[\.\.\.\]' expected str, got int"),
         ],
     )
-    def test_bad_input_is_refused_at_enqueue_naming_the_field(
+    def test_bad_input_is_refused_at_enqueue_with_the_field(
         self, app: Mainspring, wrong: dict[str, Any], says: str
     ) -> None:
         @app.task(name="take")
@@ -83,7 +83,7 @@ class TestPayloads:
             take.enqueue(Order(**{**vars(self.ORDER), **wrong}))
         assert total(app) == 0
 
-    def test_what_is_stored_is_json_and_no_class_is_looked_up_by_a_stored_name(self, app: Mainspring) -> None:
+    def test_payloads_are_json_and_no_class_is_looked_up_by_a_stored_name(self, app: Mainspring) -> None:
         @app.task(name="take")
         def take(order: Order) -> None: ...
 
@@ -96,7 +96,7 @@ class TestPayloads:
         }  # fmt: skip
 
     @pytest.mark.option("task.sensitive")
-    def test_sensitive_arguments_and_secrets_reach_the_task_and_are_shown_to_nobody(self, app: Mainspring) -> None:
+    def test_sensitive_arguments_and_secrets_reach_the_task_and_are_shown_nowhere(self, app: Mainspring) -> None:
         got: list[str] = []
 
         @app.task(name="login", sensitive=["colour"])  # a name that says nothing by itself
@@ -109,7 +109,7 @@ class TestPayloads:
         assert got == ["ann", "mauve-ish", "t0ken-value"]
         assert job.info().args == {"user": "ann", "colour": "***", "key_card": "***"}
 
-    def test_a_result_is_waited_for_no_longer_than_its_timeout_and_the_job_goes_on(self, app: Mainspring) -> None:
+    def test_a_wait_for_a_result_ends_at_its_timeout_and_the_job_runs_on(self, app: Mainspring) -> None:
         go_on = threading.Event()
 
         @app.task(name="slow")
@@ -125,7 +125,7 @@ class TestPayloads:
             assert job.result(timeout=LIMIT) == "done"
 
     @pytest.mark.option("task.retention")
-    def test_a_result_is_kept_for_as_long_as_the_retention_says_and_not_longer(self, app: Mainspring) -> None:
+    def test_a_result_is_kept_as_long_as_the_retention_and_not_longer(self, app: Mainspring) -> None:
         short = app.task(name="short", retention="1ms")(lambda: 1)
         long = app.task(name="long", retention="1h")(lambda: 2)
         usual = app.task(name="usual")(lambda: 3)
@@ -139,7 +139,7 @@ class TestPayloads:
         assert [job.result(timeout=LIMIT) for job in jobs[1:]] == [2, 3]
 
     @pytest.mark.option("task.result")
-    def test_a_result_that_is_not_wanted_is_not_kept(self, app: Mainspring) -> None:
+    def test_a_result_is_not_stored_when_the_task_does_not_keep_it(self, app: Mainspring) -> None:
         forgotten = app.task(name="forgotten", result="ignore")(lambda: "large")
         with app.worker():
             job = forgotten.enqueue()
@@ -246,7 +246,7 @@ class TestLibraries:
             assert app.call("lib.add", 1, b=2).enqueue().result(timeout=LIMIT) == 3
 
     @pytest.mark.option("app.include")
-    def test_a_module_is_imported_on_first_need_and_not_before(
+    def test_an_included_module_is_imported_at_first_use(
         self, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name in ("given_first", "included_later"):
@@ -277,7 +277,7 @@ class TestLibraries:
 
 @pytest.mark.stores("sqlite")
 class TestOldPayloads:
-    def test_upgrade_gets_the_stored_arguments_by_name_when_they_do_not_fit_any_more(self, app: Mainspring) -> None:
+    def test_upgrade_gets_the_stored_arguments_by_name_when_they_do_not_fit(self, app: Mainspring) -> None:
         old = Mainspring(app.settings.url)
         was = old.task(name="send")(lambda address, subject="": None)
         waiting = [was.enqueue("a@b.c", "hello"), was.enqueue(address="d@e.f")]
@@ -345,7 +345,7 @@ class TestAround:
         with app.worker():
             assert four.enqueue(1).result(timeout=LIMIT) == 5
 
-    def test_a_wrong_argument_is_refused_also_through_the_twin(self, app: Mainspring) -> None:
+    def test_a_wrong_argument_is_refused_by_the_async_enqueue_too(self, app: Mainspring) -> None:
         @app.task(name="add")
         def add(a: int) -> int:
             return a

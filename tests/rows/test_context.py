@@ -20,7 +20,7 @@ LIMIT = 60
 
 @pytest.mark.row("W9")
 class TestLogLines:
-    def test_are_kept_with_the_job_with_their_level_and_sent_to_the_logger(
+    def test_log_lines_are_stored_with_their_level_and_sent_to_the_logger(
         self, app: Mainspring, caplog: pytest.LogCaptureFixture
     ) -> None:
         @app.task(name="tell", queue="talk", retries=1, backoff="10ms")
@@ -47,7 +47,7 @@ class TestLogLines:
             "worker": info.worker, "trace_id": job.id.hex,
         }.items()  # fmt: skip
 
-    def test_are_capped(self, app: Mainspring) -> None:
+    def test_log_lines_are_capped(self, app: Mainspring) -> None:
         @app.task(name="chatty")
         async def chatty(ctx: AsyncContext) -> None:
             for n in range(1_300):
@@ -62,7 +62,7 @@ class TestLogLines:
         assert lines[-2].text == "line 1299"
         assert len(lines[-1].text) <= 4_000
 
-    def test_hide_what_looks_secret(self, app: Mainspring) -> None:
+    def test_log_lines_hide_values_that_look_secret(self, app: Mainspring) -> None:
         @app.task(name="careless")
         def careless(ctx: Context) -> None:
             ctx.log("connecting to postgresql://shop:hunter2@db/shop", password="hunter2")
@@ -72,14 +72,14 @@ class TestLogLines:
             job.join(timeout=LIMIT)
         assert "hunter2" not in job.logs()[0].text
 
-    def test_have_a_level_of_the_known_ones(self) -> None:
+    def test_a_log_line_with_an_unknown_level_is_refused(self) -> None:
         with pytest.raises(InvalidOption, match="loud"):
             Context.local("t").log("hello", level="loud")
 
 
 @pytest.mark.row("G1")
-def test_whose_job_it_is_can_be_asked_anywhere_below_it(app: Mainspring) -> None:
-    """In its task, its thread, ``asyncio.to_thread``, and in a thread of its own through ``ctx.bind``."""
+def test_log_fields_name_the_job_in_its_task_and_threads(app: Mainspring) -> None:
+    """In the job's task, in its thread, in ``asyncio.to_thread``, and in a thread started through ``ctx.bind``."""
     found: dict[str, Any] = {}
 
     def look(where: str) -> None:
@@ -117,7 +117,7 @@ async def _below(look: Any) -> None:
 
 @pytest.mark.row("W11")
 class TestGivingUp:
-    def test_discard_makes_it_dead_without_another_try(self, app: Mainspring) -> None:
+    def test_discard_makes_the_job_dead_without_a_retry(self, app: Mainspring) -> None:
         @app.task(name="hopeless", retries=5, backoff="1ms")
         def hopeless(ctx: Context) -> None:
             raise Discard("no such customer")
@@ -128,7 +128,7 @@ class TestGivingUp:
         assert info.error is not None
         assert "no such customer" in info.error.message
 
-    def test_snooze_comes_back_later_and_costs_no_attempt(self, app: Mainspring) -> None:
+    def test_snooze_runs_the_job_later_and_uses_no_attempt(self, app: Mainspring) -> None:
         ran: list[int] = []
 
         @app.task(name="patient", retries=0)
@@ -146,7 +146,7 @@ class TestGivingUp:
 @pytest.mark.row("W11")
 class TestChildren:
     @pytest.mark.parametrize("colour", ["def", "async def"])
-    def test_are_linked_found_and_not_doubled_by_a_retry(self, app: Mainspring, colour: str) -> None:
+    def test_spawned_jobs_are_linked_and_not_spawned_again_by_a_retry(self, app: Mainspring, colour: str) -> None:
         @app.task(name="child")
         async def child(ctx: AsyncContext, n: int) -> str:
             return ctx.trace_id
@@ -187,7 +187,7 @@ class TestChildren:
         assert {each.trace for each in found} == {trace} == {job.id.hex}
         assert app.jobs.count(Query.where(tasks=["child"])).total == 3
 
-    def test_a_new_epoch_makes_new_ones(self, app: Mainspring) -> None:
+    def test_a_retry_by_hand_spawns_new_children(self, app: Mainspring) -> None:
         @app.task(name="child")
         async def child() -> None: ...
 
@@ -202,7 +202,7 @@ class TestChildren:
             second = job.result(timeout=LIMIT)
         assert first != second
 
-    def test_keep_their_own_options_and_grandchildren_the_trace(self, app: Mainspring) -> None:
+    def test_spawned_jobs_have_their_own_options_and_the_trace_of_the_root(self, app: Mainspring) -> None:
         @app.task(name="grandchild", queue="c")
         async def grandchild(ctx: AsyncContext) -> tuple[str, tuple[str, ...], dict[str, Any]]:
             return ctx.trace_id, ctx.tags, ctx.meta
@@ -224,7 +224,7 @@ class TestChildren:
         assert last.info().parent == made.id
         assert app.jobs.count(Query.where(tags=["late"])).total == 1
 
-    def test_a_plain_call_has_nothing_to_be_a_child_of(self, app: Mainspring) -> None:
+    def test_spawn_in_a_plain_call_enqueues_a_job_without_a_parent(self, app: Mainspring) -> None:
         @app.task(name="child")
         async def child() -> None: ...
 
@@ -236,7 +236,7 @@ class TestChildren:
         assert (info.state, info.parent) == (State.READY, None)
 
 
-def test_attributes_say_what_the_job_was_given(app: Mainspring) -> None:
+def test_context_attributes_show_task_tags_meta_and_trace(app: Mainspring) -> None:
     @app.task(name="look", tags=["t"], meta={"a": 1})
     def look(ctx: Context) -> dict[str, Any]:
         return {"task": ctx.task, "tags": list(ctx.tags), "meta": ctx.meta, "trace": ctx.trace_id}
@@ -247,7 +247,7 @@ def test_attributes_say_what_the_job_was_given(app: Mainspring) -> None:
     assert said == {"task": "look", "tags": ["t", "j"], "meta": {"a": 1, "b": [2]}, "trace": job.id.hex}
 
 
-def test_a_local_context_says_as_much_as_it_can() -> None:
+def test_a_local_context_has_the_attributes_of_a_job_and_checks_what_is_sent() -> None:
     ctx = Context.local("look")
     assert (ctx.task, ctx.tags, ctx.meta, ctx.trace_id) == ("look", (), {}, ctx.job_id.hex)
     assert (ctx.schedule, ctx.occurrence) == (None, None)
@@ -259,6 +259,6 @@ def test_a_local_context_says_as_much_as_it_can() -> None:
 
 
 @pytest.mark.parametrize("name", ["step", "sleep", "wait_event", "transaction", "checkpoint", "resume", "flow"])
-def test_what_is_not_built_is_refused(name: str) -> None:
+def test_context_attributes_that_are_not_built_raise_not_built(name: str) -> None:
     with pytest.raises(NotBuilt):
         getattr(Context.local("t"), name)

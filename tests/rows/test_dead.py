@@ -82,7 +82,7 @@ CAUSES: list[tuple[Callable[[Mainspring], Job[Any]], Reason, list[Outcome], str]
 @pytest.mark.row("R6")
 class TestLetter:
     @pytest.mark.parametrize(("make", "reason", "outcomes", "error"), CAUSES, ids=[each[0].__name__ for each in CAUSES])
-    def test_keeps_payload_options_every_error_times_and_version(
+    def test_a_dead_job_keeps_payload_options_every_error_times_and_version(
         self,
         versioned: Mainspring,
         make: Callable[[Mainspring], Job[Any]],
@@ -114,7 +114,7 @@ class TestLetter:
         [group] = app.dead.stats()
         assert (group.value, group.count) == (error, 1)
 
-    def test_of_a_job_that_killed_its_worker(self, tasks: Tasks, crew: Crew) -> None:
+    def test_the_dead_letter_of_a_job_that_killed_its_worker(self, tasks: Tasks, crew: Crew) -> None:
         app = tasks.app
         crew.start()
         job = tasks.crash.enqueue(7)
@@ -166,7 +166,7 @@ class TestFind:
         with pytest.raises(InvalidOption, match="does not include the state dead"):
             app.dead.list(Query.where(states=["succeeded"]))
 
-    def test_get_refuses_what_is_not_dead(self, app: Mainspring) -> None:
+    def test_get_refuses_jobs_that_are_not_dead(self, app: Mainspring) -> None:
         alive = app.call("alive").enqueue()
         with pytest.raises(WrongState, match="is ready"):
             app.dead.get(alive.id)
@@ -185,7 +185,7 @@ class TestFind:
         with pytest.raises(InvalidOption, match="by"):
             app.dead.stats(by="colour")  # type: ignore[arg-type]
 
-    async def test_the_async_twins(self, app: Mainspring) -> None:
+    async def test_the_async_methods_find_dead_jobs(self, app: Mainspring) -> None:
         assert (await app.dead.alist()).jobs == ()
         assert await app.dead.astats(by="task") == []
         with pytest.raises(JobNotFound):
@@ -194,7 +194,7 @@ class TestFind:
 
 @pytest.mark.row("R7")
 class TestRetry:
-    def test_one_or_those_of_an_error_with_lineage_and_priority(self, app: Mainspring) -> None:
+    def test_retry_of_one_job_or_by_error_keeps_lineage_and_sets_priority(self, app: Mainspring) -> None:
         jobs = dead(app, [("a", "value")] * 2 + [("a", "key")] * 2, priority="high")
         before = {job.id: job.info() for job in jobs}
         assert app.dead.retry(jobs[0]) == 1
@@ -205,21 +205,21 @@ class TestRetry:
             assert (again.state, again.epoch, again.priority) == (State.READY, 2, 50)
             assert (again.args, again.attempts) == (before[job.id].args, before[job.id].attempts)
 
-    def test_all_in_pages_no_faster_than_its_rate(self, app: Mainspring) -> None:
+    def test_retry_of_all_reads_pages_and_obeys_its_rate(self, app: Mainspring) -> None:
         dead(app, [("a", "value")] * 30)
         begun = time.monotonic()
         assert app.dead.retry(Query.everything(), rate=20) == 30
         assert time.monotonic() - begun >= 1.3, "30 jobs at 20 a second, two at a time"
         assert app.jobs.count()["ready"] == 30
 
-    def test_each_once_though_it_dies_again(self, app: Mainspring) -> None:
+    def test_retry_of_all_retries_each_job_once_even_if_it_dies_again(self, app: Mainspring) -> None:
         jobs = dead(app, [("a", "value")] * 150)
         with app.worker(queues=["a"]):
             assert app.dead.retry(Query.everything(), rate=None) == 150
             until(lambda: app.jobs.count()["dead"] == 150)
         assert {job.info().epoch for job in jobs} == {2}
 
-    def test_only_the_dead(self, app: Mainspring) -> None:
+    def test_retry_leaves_jobs_that_are_not_dead(self, app: Mainspring) -> None:
         [cancelled] = app.enqueue_many([app.call("a")])
         cancelled.cancel()
         dead(app, [("a", "value")])
@@ -229,14 +229,14 @@ class TestRetry:
             with pytest.raises(InvalidOption, match=r"pass Query\.everything\(\)"):
                 app.dead.retry(empty)
 
-    async def test_the_async_twin(self, app: Mainspring) -> None:
+    async def test_the_async_method_retries(self, app: Mainspring) -> None:
         job = await app.call("a").aenqueue()
         assert await app.dead.aretry(job, rate=None) == 0
 
 
 @pytest.mark.row("R7")
 class TestDelete:
-    def test_by_query_by_age_and_by_both(self, app: Mainspring) -> None:
+    def test_delete_by_query_by_age_and_by_both(self, app: Mainspring) -> None:
         died = max(died_at(job.info()) for job in dead(app, [("a", "value")] * 2))
         until(lambda: time.time() > died + 2)
         dead(app, [("a", "value"), ("a", "key"), ("b", "key")])
@@ -252,7 +252,7 @@ class TestDelete:
         assert app.dead.delete(Query.everything()) == 2
         assert alive.info().state is State.READY
 
-    def test_nothing_said_is_refused(self, app: Mainspring) -> None:
+    def test_delete_without_a_condition_is_refused(self, app: Mainspring) -> None:
         with pytest.raises(InvalidOption, match="older_than"):
             app.dead.delete()
         with pytest.raises(InvalidOption, match=r"pass Query\.everything\(\)"):
@@ -260,7 +260,7 @@ class TestDelete:
         with pytest.raises(InvalidOption, match="older_than"):
             app.dead.delete(older_than="soon")
 
-    async def test_the_async_twin(self, app: Mainspring) -> None:
+    async def test_the_async_method_deletes(self, app: Mainspring) -> None:
         assert await app.dead.adelete(older_than="1h") == 0
 
 
@@ -271,7 +271,7 @@ def died_at(info: JobInfo) -> float:
 
 @pytest.mark.row("R7")
 def test_a_retry_of_all_is_atomic_for_each_job(app: Mainspring) -> None:
-    """Two callers at once retry each job once: their numbers add up."""
+    """Two callers retry all dead jobs at once: each job is retried once, and the two returned numbers add up."""
     dead(app, [("a", "value")] * 120)
     done: list[int] = []
 

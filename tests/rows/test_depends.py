@@ -26,7 +26,7 @@ class Session:
 
 
 @pytest.mark.parametrize("colour", ["def", "async def"])
-def test_each_attempt_has_its_own_and_it_is_closed_in_reverse_whatever_happens(app: Mainspring, colour: str) -> None:
+def test_each_attempt_has_its_own_dependencies_closed_in_reverse_order(app: Mainspring, colour: str) -> None:
     sessions: list[Session] = []
 
     def connection() -> Iterator[Session]:
@@ -77,7 +77,7 @@ def test_each_attempt_has_its_own_and_it_is_closed_in_reverse_whatever_happens(a
     ]
 
 
-def test_an_async_dependency_runs_on_the_loop_and_a_def_one_in_the_thread_of_its_task(app: Mainspring) -> None:
+def test_an_async_dependency_runs_on_the_loop_and_a_sync_one_in_the_thread_of_its_task(app: Mainspring) -> None:
     async def on_loop(ctx: AsyncContext) -> AsyncIterator[tuple[str, int]]:
         await asyncio.sleep(0)
         yield ctx.task, threading.get_ident()
@@ -99,8 +99,8 @@ def test_an_async_dependency_runs_on_the_loop_and_a_def_one_in_the_thread_of_its
 
 
 @pytest.mark.parametrize("colour", ["def", "async def"])
-def test_a_dependency_is_closed_when_its_body_is_struck(app: Mainspring, colour: str) -> None:
-    """By a time limit, inside the thread or on the loop; the time limit stays the cause."""
+def test_a_dependency_is_closed_when_a_time_limit_ends_the_body(app: Mainspring, colour: str) -> None:
+    """In a thread and on the loop. The time limit stays the cause of the failure."""
     closed: list[str] = []
 
     def session() -> Iterator[Session]:
@@ -132,7 +132,7 @@ def test_a_dependency_is_closed_when_its_body_is_struck(app: Mainspring, colour:
     assert closed == ["closed"]
 
 
-def test_the_time_limit_is_also_that_of_its_dependencies(app: Mainspring) -> None:
+def test_the_time_limit_includes_the_dependencies(app: Mainspring) -> None:
     def slow() -> int:
         while True:
             time.sleep(0.01)
@@ -147,7 +147,7 @@ def test_the_time_limit_is_also_that_of_its_dependencies(app: Mainspring) -> Non
     assert info.error.type.endswith(HardTimeout.__name__)
 
 
-def test_what_a_dependency_raises_is_the_attempts_error(app: Mainspring) -> None:
+def test_an_exception_of_a_dependency_is_the_error_of_the_attempt(app: Mainspring) -> None:
     calls: list[int] = []
 
     def database() -> int:
@@ -168,7 +168,7 @@ def test_what_a_dependency_raises_is_the_attempts_error(app: Mainspring) -> None
     assert first.error.type == "ConnectionError"
 
 
-def test_a_dependency_is_no_argument(app: Mainspring) -> None:
+def test_a_dependency_cannot_be_given_as_an_argument_at_enqueue(app: Mainspring) -> None:
     def database() -> str:
         return "real"
 
@@ -186,7 +186,7 @@ def test_a_dependency_is_no_argument(app: Mainspring) -> None:
         assert job.result(timeout=LIMIT) == "real 1"
 
 
-async def test_a_plain_call_supplies_them_too_unless_they_are_given(app: Mainspring) -> None:
+async def test_a_plain_call_supplies_dependencies_unless_they_are_given(app: Mainspring) -> None:
     closed: list[str] = []
 
     def database() -> Iterator[str]:
@@ -210,7 +210,7 @@ async def test_a_plain_call_supplies_them_too_unless_they_are_given(app: Mainspr
     assert closed == ["closed", "closed"], "what is given is not made"
 
 
-def test_what_cannot_be_supplied_is_refused_at_declaration(app: Mainspring) -> None:
+def test_a_dependency_that_cannot_be_supplied_is_refused_at_declaration(app: Mainspring) -> None:
     async def later() -> int:
         return 1
 

@@ -44,8 +44,10 @@ class Pipeline:
 
 @pytest.mark.row("O2")
 class TestByName:
-    def test_it_waits_until_the_other_has_succeeded(self, app: Mainspring, publisher: Mainspring) -> None:
-        """Both by name, one start for each success; nothing is used up by the wait."""
+    def test_a_job_by_name_waits_until_the_dependency_has_succeeded(
+        self, app: Mainspring, publisher: Mainspring
+    ) -> None:
+        """Both jobs are enqueued by name. Each success starts one job, and waiting uses no attempt."""
         pipeline = Pipeline(app)
         jobs = [publisher.call("etl.process", n).enqueue() for n in range(2)]
         with app.worker():
@@ -63,14 +65,16 @@ class TestByName:
         assert {(info.attempt, info.crashes) for info in infos} == {(1, 0)}
         assert [each.outcome for info in infos for each in info.attempts] == [Outcome.INTERRUPTED] * 2
 
-    def test_it_starts_when_the_other_has_succeeded_before(self, app: Mainspring, publisher: Mainspring) -> None:
+    def test_a_job_by_name_starts_when_the_dependency_succeeded_before(
+        self, app: Mainspring, publisher: Mainspring
+    ) -> None:
         pipeline = Pipeline(app)
         with app.worker():
             publisher.call("etl.fetch").enqueue().result(timeout=LIMIT)
             publisher.call("etl.process").enqueue().result(timeout=LIMIT)
         assert pipeline.ran == ["fetch 0", "process 0"]
 
-    def test_its_retries_do_not_wait_again(self, app: Mainspring, publisher: Mainspring) -> None:
+    def test_retries_of_a_job_by_name_do_not_wait_again(self, app: Mainspring, publisher: Mainspring) -> None:
         pipeline = Pipeline(app)
         pipeline.failing = 2
         with app.worker():
@@ -82,7 +86,7 @@ class TestByName:
             until(lambda: again.info().state is State.BLOCKED)
         assert pipeline.ran == ["fetch 0", "process 0"]
 
-    def test_what_had_started_before_there_was_a_schedule_does_not_wait(
+    def test_a_job_that_started_before_the_schedule_was_declared_does_not_wait(
         self, app: Mainspring, publisher: Mainspring
     ) -> None:
         @publisher.task(name="etl.process", retries=3, backoff="10ms")
@@ -101,8 +105,8 @@ class TestByName:
 
 
 @pytest.mark.row("O3", "O4")
-def test_blocks_and_groups_hold_for_jobs_by_name(app: Mainspring, publisher: Mainspring) -> None:
-    """With one hand-back for all of it."""
+def test_blocks_and_groups_apply_to_jobs_by_name(app: Mainspring, publisher: Mainspring) -> None:
+    """Each job is handed back once."""
     app.schedules.group("etl", max_concurrent=1)
     app.schedule("a", mode="triggered", group="etl", blocks="b")(app.task(name="etl.a")(lambda: None))
     app.schedule("b", mode="triggered", group="etl", depends_on="a")(app.task(name="etl.b")(lambda: None))

@@ -20,8 +20,10 @@ TTL = "500ms"
 
 @pytest.mark.row("L5")
 class TestElection:
-    def test_one_leads_and_another_follows_at_once(self, app: Mainspring, other: Mainspring) -> None:
-        """The time to live is an hour: nobody waits for it."""
+    def test_the_next_candidate_leads_as_soon_as_the_leader_steps_down(
+        self, app: Mainspring, other: Mainspring
+    ) -> None:
+        """The time to live is an hour, so the second candidate cannot have waited for it."""
         said: list[tuple[str, int]] = []
         first = app.election(
             "main", elected=lambda t: said.append(("first", t)), lost=lambda t: said.append(("out", t)), ttl="1h"
@@ -39,8 +41,8 @@ class TestElection:
         assert [word for word, _ in said] == ["first", "out", "second"]
         assert said[0][1] == said[1][1] == first.term < said[2][1] == second.term
 
-    def test_of_many_one_leads_at_a_time(self, app: Mainspring, other: Mainspring) -> None:
-        """Ten candidates step down one after the other; the terms grow, and no two are in office together."""
+    def test_one_of_many_candidates_leads_at_a_time(self, app: Mainspring, other: Mainspring) -> None:
+        """Ten candidates step down one after the other. The terms grow, and no two lead at the same time."""
         office, terms, overlaps = threading.Lock(), [], []
 
         def elected(term: int) -> None:
@@ -61,7 +63,9 @@ class TestElection:
         assert overlaps == [False] * 10
         assert terms == sorted(set(terms))
 
-    def test_who_loses_is_told_and_stands_again(self, app: Mainspring, other: Mainspring) -> None:
+    def test_a_leader_that_loses_its_lock_is_informed_and_becomes_a_candidate_again(
+        self, app: Mainspring, other: Mainspring
+    ) -> None:
         said: list[tuple[str, int]] = []
         with app.election(
             "main", elected=lambda t: said.append(("elected", t)), lost=lambda t: said.append(("lost", t)), ttl=TTL
@@ -75,7 +79,7 @@ class TestElection:
         assert said[0][1] == said[1][1] == first
         assert said[2][1] == said[3][1] == it.term
 
-    def test_it_leads_for_longer_than_its_ttl(self, app: Mainspring, other: Mainspring) -> None:
+    def test_a_leader_stays_leader_for_longer_than_its_ttl(self, app: Mainspring, other: Mainspring) -> None:
         with app.election("main", ttl=TTL) as it, other.election("main", ttl=TTL) as rival:
             until(lambda: it.leader or rival.leader, "one leads")
             leader, follower = (it, rival) if it.leader else (rival, it)
@@ -84,7 +88,9 @@ class TestElection:
                 assert not follower.leader
                 threading.Event().wait(0.1)
 
-    def test_a_callback_that_fails_is_its_own_affair(self, app: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_callback_that_raises_is_logged_and_the_leader_leads_on(
+        self, app: Mainspring, caplog: pytest.LogCaptureFixture
+    ) -> None:
         def fail(term: int) -> None:
             raise ValueError("no office")
 
@@ -96,7 +102,7 @@ class TestElection:
         assert app.locks.list() == []
 
     async def test_async_callbacks_run_on_the_loop(self, app: Mainspring) -> None:
-        """And what still runs when the term ends is cancelled, before the loss is told."""
+        """A callback that still runs when the term ends is cancelled before ``lost`` is called."""
         said: list[object] = []
         began = asyncio.Event()
 
@@ -118,7 +124,7 @@ class TestElection:
         assert said == [asyncio.get_running_loop(), "cancelled", it.term]
         await app.aclose()
 
-    def test_async_callbacks_need_no_loop_of_the_caller(self, app: Mainspring) -> None:
+    def test_async_callbacks_run_without_a_loop_of_the_caller(self, app: Mainspring) -> None:
         said: list[str] = []
 
         async def elected(term: int) -> None:
@@ -128,8 +134,7 @@ class TestElection:
             until(lambda: said, "it was told")
         assert said == ["mainspring-election-main"]
 
-    def test_a_def_may_work_while_it_leads(self, app: Mainspring) -> None:
-        """It is over before another can be elected."""
+    def test_a_sync_callback_ends_before_another_candidate_is_elected(self, app: Mainspring) -> None:
         steps: list[str] = []
 
         def work(term: int) -> None:
@@ -143,7 +148,7 @@ class TestElection:
         assert steps == ["done False 1", "told"]
         assert app.locks.list() == []
 
-    def test_one_that_does_not_end_keeps_the_office_for_a_ttl(
+    def test_a_sync_callback_that_does_not_end_keeps_the_lead_for_one_ttl(
         self, app: Mainspring, caplog: pytest.LogCaptureFixture
     ) -> None:
         go_on = threading.Event()
@@ -153,7 +158,7 @@ class TestElection:
         assert app.locks.list() == []
         go_on.set()
 
-    def test_it_stands_in_the_lifespan_of_a_worker(self, app: Mainspring) -> None:
+    def test_an_election_in_the_lifespan_of_a_worker(self, app: Mainspring) -> None:
         seen: list[bool] = []
 
         @app.lifespan
@@ -171,7 +176,7 @@ class TestElection:
         assert seen == [True]
         assert app.locks.list() == []
 
-    def test_it_stands_once(self, app: Mainspring) -> None:
+    def test_a_started_election_cannot_be_started_again(self, app: Mainspring) -> None:
         it = app.election("main")
         it.stop()
         with it:
@@ -183,7 +188,7 @@ class TestElection:
             until(lambda: it.leader, "it is elected again")
             assert it.term > first
 
-    async def test_blocking_verbs_are_refused_in_a_loop(self, app: Mainspring) -> None:
+    async def test_blocking_methods_of_an_election_are_refused_in_a_loop(self, app: Mainspring) -> None:
         it = app.election("main")
         with pytest.raises(WouldBlockLoop, match=r"election.start"):
             it.start()
@@ -192,7 +197,7 @@ class TestElection:
         with pytest.raises(WouldBlockLoop), it:
             pass
 
-    def test_an_office_is_no_lock(self, app: Mainspring) -> None:
+    def test_an_election_a_lock_and_a_semaphore_of_one_name_are_independent(self, app: Mainspring) -> None:
         with app.lock("main"), app.election("main") as it, app.semaphore("main", 1):
             until(lambda: it.leader, "it is elected")
             assert [(info.kind, info.name) for info in app.locks.list()] == [
@@ -204,7 +209,7 @@ class TestElection:
 
 @pytest.mark.row("L5")
 class TestSemaphore:
-    def test_so_many_at_once(self, app: Mainspring, other: Mainspring) -> None:
+    def test_a_semaphore_admits_its_size_at_once(self, app: Mainspring, other: Mainspring) -> None:
         held = [each.semaphore("gpu", 3) for each in (app, other, app)]
         assert [each.acquire() for each in held] == [True] * 3
         fourth = other.semaphore("gpu", 3)
@@ -219,7 +224,7 @@ class TestSemaphore:
             each.release()
         assert app.locks.list() == []
 
-    def test_never_more_in_the_whole_fleet(self, app: Mainspring, other: Mainspring) -> None:
+    def test_a_semaphore_admits_its_size_in_the_whole_fleet(self, app: Mainspring, other: Mainspring) -> None:
         guard, inside, most = threading.Lock(), 0, 0
 
         def work(n: int) -> None:
@@ -236,8 +241,8 @@ class TestSemaphore:
             list(threads.map(work, range(32)))
         assert 1 < most <= 3
 
-    def test_one_object_may_hold_several(self, app: Mainspring) -> None:
-        """Each with holds a place of its own, also inside of another."""
+    def test_one_semaphore_object_can_be_held_several_times(self, app: Mainspring) -> None:
+        """Each ``with`` takes one place, also inside another ``with``."""
         gpu = app.semaphore("gpu", 2, on_busy="skip")
         with gpu:
             outer = gpu.token
@@ -249,14 +254,14 @@ class TestSemaphore:
             assert gpu.token == outer
         assert app.locks.list() == []
 
-    def test_the_last_code_decides_about_the_size(self, app: Mainspring, other: Mainspring) -> None:
+    def test_the_size_in_the_last_code_applies(self, app: Mainspring, other: Mainspring) -> None:
         with app.semaphore("gpu", 1):
             assert not app.semaphore("gpu", 1, on_busy="skip").acquire()
             newer = other.semaphore("gpu", 2, on_busy="skip")
             assert newer.acquire()
             newer.release()
 
-    def test_its_size_is_set_at_run_time(self, app: Mainspring) -> None:
+    def test_the_size_of_a_semaphore_is_set_at_run_time(self, app: Mainspring) -> None:
         gpu = app.semaphore("gpu", 1, on_busy="skip")
         with gpu as held:
             assert held

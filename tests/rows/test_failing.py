@@ -21,7 +21,7 @@ QUICK = Backoff.fixed("10ms")
 @pytest.mark.row("R1")
 @pytest.mark.parametrize("retries", [0, 1, 3])
 @pytest.mark.option("job.retries")
-def test_a_job_is_tried_once_and_then_as_often_as_retries_says(app: Mainspring, retries: int) -> None:
+def test_a_job_runs_once_and_then_as_often_as_its_retries(app: Mainspring, retries: int) -> None:
     @app.task(name="fail", retries=5, backoff=QUICK)
     async def fail() -> None:
         raise ValueError("always")
@@ -43,7 +43,7 @@ def test_a_job_is_tried_once_and_then_as_often_as_retries_says(app: Mainspring, 
     [Backoff.fixed("20ms"), Backoff.linear("20ms", step="10ms"), Backoff.exponential("20ms", factor=2, cap="50ms")],
     ids=["fixed", "linear", "exponential"],
 )
-def test_retries_wait_as_the_backoff_says(app: Mainspring, backoff: Backoff) -> None:
+def test_retries_wait_for_the_backoff(app: Mainspring, backoff: Backoff) -> None:
     @app.task(name="fail", retries=3, backoff=backoff)
     async def fail(ctx: AsyncContext) -> int:
         if ctx.attempt < 4:
@@ -89,7 +89,7 @@ class TestErrorClasses:
         assert (info.state, info.reason, len(info.attempts)) == (State.DEAD, Reason.NOT_RETRYABLE, 3)
 
     @pytest.mark.option("task.never_retry_on")
-    def test_never_types_go_to_the_dead_at_once(self, app: Mainspring) -> None:
+    def test_errors_of_never_make_the_job_dead_at_once(self, app: Mainspring) -> None:
         @app.task(name="fail", retries=3, backoff=QUICK, never_retry_on=(KeyError,))
         def fail() -> None:
             raise KeyError("no such customer")
@@ -99,7 +99,7 @@ class TestErrorClasses:
         assert (info.state, info.reason, len(info.attempts)) == (State.DEAD, Reason.NOT_RETRYABLE, 1)
 
     @pytest.mark.option("task.retry_if")
-    def test_a_predicate_decides(self, app: Mainspring) -> None:
+    def test_a_predicate_decides_about_the_retry(self, app: Mainspring) -> None:
         @app.task(name="fail", retries=3, backoff=QUICK, retry_if=lambda error: "again" in str(error))
         def fail(ctx: Context) -> None:
             raise ValueError("again" if ctx.attempt == 1 else "no more")
@@ -111,7 +111,7 @@ class TestErrorClasses:
 
 @pytest.mark.row("R4")
 class TestSignals:
-    def test_retry_after_is_obeyed_and_counts(self, app: Mainspring) -> None:
+    def test_retry_after_sets_the_delay_and_uses_an_attempt(self, app: Mainspring) -> None:
         @app.task(name="again", retries=1, backoff="1h")
         async def again(ctx: AsyncContext) -> int:
             if ctx.attempt == 1:
@@ -121,7 +121,7 @@ class TestSignals:
         with app.worker():
             assert again.enqueue().result(timeout=LIMIT) == 2
 
-    def test_snooze_burns_no_attempt(self, app: Mainspring) -> None:
+    def test_snooze_uses_no_attempt(self, app: Mainspring) -> None:
         snoozed = threading.Event()
 
         @app.task(name="later", retries=0)
@@ -188,7 +188,7 @@ class TestTimeLimits:
             assert tidy_thread.enqueue().result(timeout=LIMIT) == "tidied up"
 
     @pytest.mark.option("task.timeout", "task.retries")
-    def test_the_hard_limit_ends_it_counts_and_is_retried_without_overlap(self, app: Mainspring) -> None:
+    def test_the_hard_limit_ends_the_attempt_and_the_retry_does_not_overlap(self, app: Mainspring) -> None:
         running, most = [0], [0]
 
         @app.task(name="hang", timeout="100ms", retries=1, backoff=QUICK)

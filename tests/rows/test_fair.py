@@ -1,4 +1,4 @@
-"""Q7, B9: the claims of a queue are shared between keys; whoever floods it waits, the others do not."""
+"""Q7, B9: keys share the claims of a queue: a key with a flood of jobs waits, and the other keys do not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.rows.crew import LIMIT, until
 
 
 def lanes_of(app: Mainspring) -> list[str]:
-    """Where its jobs stand, as the store has it."""
+    """The lanes of the jobs in the store."""
 
     async def found() -> list[str]:
         store = await app.client.store()
@@ -43,7 +43,7 @@ def fill(app: Mainspring, note: Any, *tenants: tuple[str, int]) -> None:
 class TestFairKeys:
     @pytest.mark.option("queue.fair_by")
     def test_tenants_with_a_backlog_share_the_claims(self, app: Mainspring) -> None:
-        """Enqueued one after the other, so that any other order would show."""
+        """The jobs of one tenant are enqueued before those of the next, so that another order would show."""
         ran: list[str] = []
         app.queue("mail", fair_by="tenant")
         note = noting(app, ran)
@@ -67,14 +67,14 @@ class TestFairKeys:
             backlogged
         )
 
-    def test_weights_may_be_a_function_of_the_key(self, app: Mainspring) -> None:
+    def test_weights_can_be_a_function_of_the_key(self, app: Mainspring) -> None:
         app.queue("mail", fair_by="tenant", fair_weights=lambda key: 4 if key == "gold" else 1)
         note = noting(app, [])
         fill(app, note, ("gold", 1), ("free", 1))
         assert lanes_of(app) == ["mail/async#*=1*free", "mail/async#*=4*gold"]
 
     def test_the_lowest_priority_does_not_starve(self, app: Mainspring) -> None:
-        """One claim in twenty is by age alone, whatever its key."""
+        """One claim in twenty takes the oldest job, whatever its key."""
         ran: list[str] = []
         app.queue("mail", fair_by="tenant")
 
@@ -89,7 +89,7 @@ class TestFairKeys:
             until(lambda: "old" in ran, "the old one has run")
         assert ran.index("old") < 50
 
-    def test_both_hold_with_a_limit_by_the_same_key(self, app: Mainspring) -> None:
+    def test_weights_and_a_limit_by_the_same_key_both_apply(self, app: Mainspring) -> None:
         ran: list[str] = []
         app.queue("mail", fair_by="tenant")
         note = noting(app, ran, limit=Concurrency(2, by="tenant"))
@@ -100,7 +100,7 @@ class TestFairKeys:
         assert abs(first["a"] - 25) <= 5, first
 
     @pytest.mark.parametrize("by", ["order.customer", lambda order, **_: order["customer"]])
-    def test_a_path_or_a_function_tells_the_key(self, app: Mainspring, by: Any) -> None:
+    def test_fair_by_is_a_path_or_a_function(self, app: Mainspring, by: Any) -> None:
         app.queue("mail", fair_by=by)
 
         @app.task(queue="mail")
@@ -109,7 +109,7 @@ class TestFairKeys:
         ship.enqueue({"customer": "acme"})
         assert lanes_of(app) == ["mail/thread#*=1*acme"]
 
-    def test_who_belongs_to_nobody_has_a_key_of_its_own(self, app: Mainspring) -> None:
+    def test_jobs_without_a_key_share_the_empty_key(self, app: Mainspring) -> None:
         app.queue("mail", fair_by=lambda tenant=None, **_: tenant)
 
         @app.task(queue="mail")
@@ -118,20 +118,20 @@ class TestFairKeys:
         clean.enqueue(3)
         assert lanes_of(app) == ["mail/thread#*=1*"]
 
-    def test_a_job_by_name_has_the_key_that_its_arguments_tell(self, app: Mainspring) -> None:
-        """Or the empty one, where they do not."""
+    def test_a_job_by_name_gets_its_key_from_its_arguments(self, app: Mainspring) -> None:
+        """It gets the empty key when the arguments have no such value."""
         app.queue("mail", fair_by="tenant")
         app.call("elsewhere.send", tenant="acme").options(queue="mail").enqueue()
         app.call("elsewhere.send", "acme").options(queue="mail").enqueue()
         assert lanes_of(app) == ["mail/any#*=1*", "mail/any#*=1*acme"]
 
-    def test_other_queues_have_no_keys(self, app: Mainspring) -> None:
+    def test_jobs_of_other_queues_have_no_fair_key(self, app: Mainspring) -> None:
         app.queue("mail", fair_by="tenant")
         note = noting(app, [])
         note.options(queue="other").enqueue("acme")
         assert lanes_of(app) == ["other/async"]
 
-    def test_a_follow_up_has_none_either(self, app: Mainspring) -> None:
+    def test_a_follow_up_has_the_empty_fair_key(self, app: Mainspring) -> None:
         app.queue("mail", fair_by=lambda tenant=None, **_: tenant)
 
         @app.task(queue="mail", name="after")
@@ -148,7 +148,7 @@ class TestFairKeys:
 
 
 @pytest.mark.row("B9")
-def test_a_flood_of_one_does_not_hold_up_the_others(app: Mainspring) -> None:
+def test_a_flood_of_one_key_does_not_delay_the_others(app: Mainspring) -> None:
     ran: list[str] = []
     app.queue("mail", fair_by="tenant")
     note = noting(app, ran)
@@ -161,11 +161,11 @@ def test_a_flood_of_one_does_not_hold_up_the_others(app: Mainspring) -> None:
 
 class TestBadInput:
     @pytest.mark.parametrize("by", [5, "", "tenant id", "a..b", [], b"tenant"])
-    def test_what_tells_no_key_is_refused(self, app: Mainspring, by: Any) -> None:
+    def test_a_bad_fair_by_is_refused(self, app: Mainspring, by: Any) -> None:
         with pytest.raises(InvalidOption, match=r"queue 'mail': fair_by=.*neither the name of an argument"):
             app.queue("mail", fair_by=by)
 
-    def test_a_coroutine_function_is_refused(self, app: Mainspring) -> None:
+    def test_a_coroutine_function_as_fair_by_is_refused(self, app: Mainspring) -> None:
         async def later(**_: Any) -> str:
             return ""
 
@@ -173,28 +173,28 @@ class TestBadInput:
             app.queue("mail", fair_by=later)
 
     @pytest.mark.parametrize("weights", [5, "acme", {"acme": 0}, {"acme": "5"}, {7: 5}, {"acme": float("nan")}])
-    def test_what_are_no_weights_is_refused(self, app: Mainspring, weights: Any) -> None:
+    def test_bad_weights_are_refused(self, app: Mainspring, weights: Any) -> None:
         with pytest.raises(InvalidOption, match=r"queue 'mail': fair_weights"):
             app.queue("mail", fair_by="tenant", fair_weights=weights)
 
-    def test_weights_of_nothing_are_refused(self, app: Mainspring) -> None:
+    def test_weights_without_fair_by_are_refused(self, app: Mainspring) -> None:
         with pytest.raises(InvalidOption, match="works with fair_by only"):
             app.queue("mail", fair_weights={"acme": 5})
 
-    def test_a_task_without_the_argument_is_refused(self, app: Mainspring) -> None:
+    def test_a_task_without_the_argument_of_fair_by_is_refused(self, app: Mainspring) -> None:
         app.queue("mail", fair_by="tennant")
         with pytest.raises(
             InvalidOption, match=r"names 'tennant', which is not an argument of task 'note'; did you mean 'tenant'"
         ):
             noting(app, [])
 
-    def test_whichever_of_them_is_declared_first(self, app: Mainspring) -> None:
+    def test_a_fair_by_that_a_declared_task_lacks_is_refused(self, app: Mainspring) -> None:
         noting(app, [])
         with pytest.raises(InvalidOption, match="not an argument of task 'note'"):
             app.queue("mail", fair_by="customer.id")
         app.queue("mail", fair_by="tenant")
 
-    def test_a_path_that_leads_nowhere_is_told_by_enqueue(self, app: Mainspring) -> None:
+    def test_a_path_that_does_not_exist_is_refused_at_enqueue(self, app: Mainspring) -> None:
         app.queue("mail", fair_by="tenant.id")
         note = noting(app, [])
         with pytest.raises(InvalidOption, match=r"queue 'mail'.*was not found: there is no 'id'"):
@@ -202,7 +202,7 @@ class TestBadInput:
         assert lanes_of(app) == []
 
     @pytest.mark.parametrize("option", ["fair_by", "fair_weights"])
-    def test_a_function_that_raises_is_told_by_enqueue(self, app: Mainspring, option: str) -> None:
+    def test_a_fair_by_function_that_raises_is_reported_at_enqueue(self, app: Mainspring, option: str) -> None:
         def broken(*_: Any, **__: Any) -> Any:
             raise KeyError("no such tenant")
 
@@ -213,7 +213,7 @@ class TestBadInput:
             note.enqueue("acme")
         assert lanes_of(app) == []
 
-    def test_a_weight_that_is_none_is_told_by_enqueue(self, app: Mainspring) -> None:
+    def test_a_bad_weight_from_a_function_is_reported_at_enqueue(self, app: Mainspring) -> None:
         app.queue("mail", fair_by="tenant", fair_weights=lambda _: -1)
         note = noting(app, [])
         with pytest.raises(InvalidOption, match=r"queue 'mail', key 'acme'.*must be a number"):

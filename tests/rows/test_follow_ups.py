@@ -52,7 +52,7 @@ def names(infos: list[JobInfo]) -> list[str]:
         ("cancel", State.CANCELLED, Reason.BY_USER, "follow.cancelled"),
     ],
 )
-def test_whatever_the_handler_does(
+def test_each_end_of_a_handler_makes_its_follow_up(
     followed: Followed, how: str, state: State, reason: Reason | None, task: str
 ) -> None:
     app = followed.app
@@ -66,7 +66,7 @@ def test_whatever_the_handler_does(
     assert names(children(app, job)) == [task]
 
 
-def test_a_job_that_is_cancelled_while_it_waits(followed: Followed) -> None:
+def test_a_job_cancelled_while_it_waits_has_its_follow_up(followed: Followed) -> None:
     for job in (followed.work.enqueue("well"), followed.work.options(delay="1h").enqueue("well")):
         assert children(followed.app, job) == []
         assert job.cancel("changed my mind")
@@ -75,7 +75,7 @@ def test_a_job_that_is_cancelled_while_it_waits(followed: Followed) -> None:
         assert names(children(followed.app, job)) == ["follow.cancelled"]
 
 
-def test_a_job_that_is_cancelled_while_it_runs(app: Mainspring) -> None:
+def test_a_job_cancelled_while_it_runs_has_its_follow_up(app: Mainspring) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     @app.task(name="slow", on_cancel="elsewhere", on_success="not.this")
@@ -92,7 +92,7 @@ def test_a_job_that_is_cancelled_while_it_runs(app: Mainspring) -> None:
     assert names(children(app, job)) == ["elsewhere"]
 
 
-def test_a_job_that_expires(followed: Followed) -> None:
+def test_an_expired_job_has_its_follow_up(followed: Followed) -> None:
     job = followed.work.options(expires="20ms", queue="unserved").enqueue("well")
     with followed.app.worker():
         info = job.join(timeout=LIMIT)
@@ -100,7 +100,7 @@ def test_a_job_that_expires(followed: Followed) -> None:
     assert names(children(followed.app, job)) == ["follow.cancelled"]
 
 
-def test_a_job_that_is_superseded(followed: Followed) -> None:
+def test_a_superseded_job_has_its_follow_up(followed: Followed) -> None:
     from mainspring import Key
 
     keyed = followed.work.options(key=Key("k", on_conflict="replace"))
@@ -109,7 +109,7 @@ def test_a_job_that_is_superseded(followed: Followed) -> None:
     assert children(followed.app, second) == []
 
 
-def test_a_job_that_cannot_be_decoded(app: Mainspring) -> None:
+def test_a_job_that_cannot_be_decoded_has_its_follow_up(app: Mainspring) -> None:
     older = Mainspring(app.settings.url)
     before = older.task(name="changed", on_dead="elsewhere")(lambda old_name: None)
     job = before.enqueue(1)
@@ -124,8 +124,8 @@ def test_a_job_that_cannot_be_decoded(app: Mainspring) -> None:
 
 
 @pytest.mark.option("task.crashes")
-def test_a_job_that_kills_its_worker(followed: Followed) -> None:
-    """No code of the user's runs at that moment; the supervisor declares the death and another worker alerts."""
+def test_a_job_that_kills_its_worker_has_its_follow_up(followed: Followed) -> None:
+    """No user code runs at that moment: the supervisor reports the death, and another worker runs the follow-up."""
     job = followed.work.enqueue("crash")
     supervisor = supervisor_of(followed.app)
     try:
@@ -143,7 +143,7 @@ def test_a_job_that_kills_its_worker(followed: Followed) -> None:
     assert [names(children(followed.app, other)) for other in others] == [["follow.succeeded"]] * 5
 
 
-def test_a_hundred_ends_of_every_kind_with_kills_in_between_lose_and_double_none(followed: Followed) -> None:
+def test_no_follow_up_is_lost_or_doubled_in_a_hundred_ends_with_kills(followed: Followed) -> None:
     app = followed.app
     hows = ["well", "fail", "discard", "cancel", "fail once"]
     jobs = [followed.work.enqueue(hows[n % 5]) for n in range(100)]
@@ -175,14 +175,14 @@ def test_a_retry_by_hand_has_a_follow_up_of_its_own(followed: Followed) -> None:
     assert names(children(followed.app, job)) == ["follow.dead"] * 2
 
 
-def test_a_job_that_is_deleted_has_none(followed: Followed) -> None:
+def test_a_deleted_job_has_no_follow_up(followed: Followed) -> None:
     job = followed.work.enqueue("well")
     job.delete()
     assert followed.app.jobs.count(Query.everything()).total == 0
 
 
-def test_an_end_that_is_told_twice_makes_no_second_one(followed: Followed) -> None:
-    """What a lost reply leads to: the same order again."""
+def test_an_end_reported_twice_makes_one_follow_up(followed: Followed) -> None:
+    """After a lost reply the worker sends the same order again."""
     job = followed.work.enqueue("well")
 
     async def cancel() -> None:
@@ -211,8 +211,8 @@ def test_a_complete_call_follows_with_its_own_arguments_and_options(app: Mainspr
     assert (said, child.priority, child.tags) == (["well done"], 7, ("praise",))
 
 
-def test_a_follow_up_of_a_follow_up_is_not_made(app: Mainspring) -> None:
-    """One level deep: a follow-up job is the end of its line."""
+def test_a_follow_up_has_no_follow_up(app: Mainspring) -> None:
+    """Follow-ups are one level deep."""
 
     @app.task(name="second", on_success="third")
     def second(job: UUID) -> None: ...

@@ -1,4 +1,4 @@
-"""Faults that a reviewer found by trying to break things: each must stay mended."""
+"""Faults that a reviewer found by trying to break things: they must not come back."""
 
 from __future__ import annotations
 
@@ -71,8 +71,12 @@ class TestCalls:
 class TestBodies:
     @pytest.mark.own_server
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may strike in a finaliser
-    def test_a_body_that_is_struck_while_it_enqueues_harms_nobody(self, app: Mainspring, outside: Outside) -> None:
-        """Exceptions from outside arrive at any bytecode; the store's lock and transaction must not be there."""
+    def test_an_exception_thrown_into_a_body_while_it_enqueues_leaves_the_store_usable(
+        self, app: Mainspring, outside: Outside
+    ) -> None:
+        """Exceptions from outside arrive at any bytecode. None may arrive while the store's lock is held or a
+        transaction is open.
+        """
 
         @app.task(name="note")
         def note(n: int) -> None: ...
@@ -104,7 +108,7 @@ class TestBodies:
         with outside.hold():
             """Nobody has a lock."""
 
-    def test_a_blocking_enqueue_returns_beside_a_loop_that_never_rests(self, app: Mainspring) -> None:
+    def test_a_blocking_enqueue_returns_beside_a_busy_loop(self, app: Mainspring) -> None:
         @app.task(name="note")
         def note(n: int) -> None: ...
 
@@ -130,7 +134,7 @@ class TestBodies:
 
 
 class TestEmbedded:
-    def test_leaving_has_a_limit_whatever_jobs_left_on_the_loop(self, app: Mainspring) -> None:
+    def test_stopping_a_worker_has_a_limit_whatever_jobs_left_on_the_loop(self, app: Mainspring) -> None:
         @app.task(name="leak")
         async def leak() -> None:
             async def stubborn() -> None:
@@ -154,7 +158,7 @@ class TestEmbedded:
         kept[0].get_loop().close()
 
     @pytest.mark.stores("sqlite")
-    def test_a_file_that_was_replaced_is_noticed(self, app: Mainspring) -> None:
+    def test_a_replaced_database_file_is_noticed(self, app: Mainspring) -> None:
         @app.task(name="echo")
         async def echo(n: int) -> int:
             return n
@@ -190,7 +194,7 @@ class TestEmbedded:
 
 @pytest.mark.stores("sqlite")
 class TestRun:
-    def test_from_another_directory_with_every_kind_of_duration(self, store_url: str, tmp_path: Path) -> None:
+    def test_run_works_from_another_directory_with_every_kind_of_duration(self, store_url: str, tmp_path: Path) -> None:
         package = tmp_path / "shop"
         package.mkdir()
         (package / "__init__.py").touch()
@@ -222,7 +226,7 @@ class TestRun:
         shown = run_script(tmp_path / "main.py")
         assert (shown.returncode, shown.stdout.strip()) == (0, "unset"), shown.stderr
 
-    def test_an_app_made_by_a_factory_is_found(self, store_url: str, tmp_path: Path) -> None:
+    def test_run_finds_an_app_made_by_a_factory(self, store_url: str, tmp_path: Path) -> None:
         (tmp_path / "making.py").write_text(
             textwrap.dedent("""
                 from mainspring import Mainspring
@@ -256,7 +260,7 @@ class TestRun:
         shown = run_script(tmp_path / "main.py")
         assert (shown.returncode, shown.stdout.strip()) == (0, "2"), shown.stderr
 
-    def test_a_lifespan_that_leaves_is_a_failed_start(self, store_url: str, tmp_path: Path) -> None:
+    def test_a_lifespan_that_exits_is_a_failed_start(self, store_url: str, tmp_path: Path) -> None:
         (tmp_path / "main.py").write_text(
             textwrap.dedent(f"""
                 import sys

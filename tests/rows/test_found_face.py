@@ -1,4 +1,4 @@
-"""Faults of the public face that a reviewer found by trying to break it: each must stay mended."""
+"""Faults of the public API that a reviewer found by trying to break it: they must not come back."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Counts:
 
 class TestNames:
     @pytest.mark.parametrize("name", [b"x", None, 5, "", " ", "a b", "x" * 201, "a\0b", "\ud800", ["a"]])
-    def test_a_call_by_name_needs_the_name_of_a_task(self, app: Mainspring, name: Any) -> None:
+    def test_a_call_by_name_needs_a_valid_task_name(self, app: Mainspring, name: Any) -> None:
         with pytest.raises(InvalidOption, match="is not a task name"):
             app.call(name, 1)
 
-    def test_a_name_that_is_known_here_is_good_as_it_is(self, app: Mainspring) -> None:
-        """A script may have a space in its name, and so have its tasks."""
+    def test_a_call_by_name_accepts_the_name_of_a_known_task(self, app: Mainspring) -> None:
+        """The name of a script can contain a space, and so can the names of its tasks."""
 
         @app.task
         def odd() -> int:
@@ -62,7 +62,7 @@ class TestNames:
 
 
 class TestBodies:
-    def test_a_generator_is_no_task(self, app: Mainspring) -> None:
+    def test_a_generator_function_is_refused_as_task(self, app: Mainspring) -> None:
         def gen(n: int) -> Iterator[int]:
             yield n
 
@@ -83,7 +83,7 @@ class TestBodies:
             assert part.enqueue().result(LIMIT) == 3
 
     @pytest.mark.parametrize("result", ["store", "ignore"])
-    def test_a_body_that_was_never_awaited_has_not_succeeded(self, app: Mainspring, result: Any) -> None:
+    def test_a_job_whose_coroutine_was_never_awaited_fails(self, app: Mainspring, result: Any) -> None:
         ran: list[str] = []
 
         async def inner() -> None:
@@ -113,7 +113,7 @@ class TestBodies:
                 assert info.error is not None
                 assert "has not run" in info.error.message
 
-    def test_such_a_body_is_tried_again_like_any_that_failed(self, app: Mainspring) -> None:
+    def test_a_job_whose_coroutine_was_never_awaited_is_retried(self, app: Mainspring) -> None:
         async def inner() -> int:
             return 7
 
@@ -129,7 +129,7 @@ class TestBodies:
 
 
 class TestDeclaring:
-    def test_functions_of_one_name_do_not_replace_each_other(self, app: Mainspring) -> None:
+    def test_functions_of_one_name_do_not_replace_each_other_as_tasks(self, app: Mainspring) -> None:
         def make(k: int) -> Any:
             @app.task
             def scale(x: int) -> int:
@@ -142,12 +142,12 @@ class TestDeclaring:
             make(3)
         assert app.tasks.find(double.name) is double
 
-    def test_lambdas_do_not_replace_each_other(self, app: Mainspring) -> None:
+    def test_lambdas_do_not_replace_each_other_as_tasks(self, app: Mainspring) -> None:
         app.task(lambda: 1)
         with pytest.raises(InvalidOption, match=r"(?s)is already the name of.*<lambda>.*name="):
             app.task(lambda: 2)
 
-    def test_objects_do_not_replace_each_other(self, app: Mainspring) -> None:
+    def test_objects_do_not_replace_each_other_as_tasks(self, app: Mainspring) -> None:
         first = Halves()
         app.task(first)
         app.task(first)
@@ -157,8 +157,8 @@ class TestDeclaring:
         with pytest.raises(InvalidOption, match="is already the name of"):
             app.task(name="part")(functools.partial(max, 2))
 
-    def test_code_that_is_run_again_replaces_what_it_declared(self, app: Mainspring) -> None:
-        """A cell of a notebook, a module that is reloaded; also behind a decorator that is not run again."""
+    def test_code_that_runs_again_replaces_the_tasks_it_declared(self, app: Mainspring) -> None:
+        """A cell of a notebook or a reloaded module, also behind a decorator that does not run again."""
 
         def logged(fn: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(fn)
@@ -187,13 +187,13 @@ class TestDeclaring:
         assert app.tasks.find("l2") is not None
 
     @pytest.mark.parametrize("name", ["", "shop tasks", "shop..tasks", ".tasks"])
-    def test_what_cannot_be_a_module_is_not_included(self, app: Mainspring, name: str) -> None:
+    def test_include_refuses_what_cannot_be_a_module(self, app: Mainspring, name: str) -> None:
         with pytest.raises(InvalidOption, match="is not the name of a module"):
             app.include(name)
 
 
 class TestHidden:
-    def test_what_the_arguments_hide_is_hidden_everywhere(self, app: Mainspring) -> None:
+    def test_sensitive_arguments_are_hidden_everywhere(self, app: Mainspring) -> None:
         @app.task(name="login", sensitive=["pin"])
         def login(user: str, password: str, pin: str, more: dict[str, str]) -> str:
             return user
@@ -208,13 +208,13 @@ class TestHidden:
         assert "ann" in repr(call)
         assert info.meta == {"password": "***", "source": {"token": "***"}}
 
-    def test_keys_differ_by_what_they_hide(self, app: Mainspring) -> None:
+    def test_keys_differ_by_hidden_arguments(self, app: Mainspring) -> None:
         @app.task(name="login", key=Key.arguments())
         def login(password: str) -> None: ...
 
         assert login.enqueue("one").id != login.enqueue("two").id
 
-    def test_a_call_by_name_hides_what_looks_secret(self, app: Mainspring) -> None:
+    def test_a_call_by_name_hides_values_that_look_secret(self, app: Mainspring) -> None:
         call = publisher(app).call("login", user="ann", password="hunter2secret")
         assert "hunter2secret" not in repr(call)
         with pytest.raises(InvalidOption, match="another app") as refused:
@@ -223,7 +223,7 @@ class TestHidden:
 
 
 class TestBadInput:
-    def test_only_calls_are_enqueued(self, app: Mainspring) -> None:
+    def test_enqueue_many_takes_only_calls(self, app: Mainspring) -> None:
         @app.task(name="add")
         def add(a: int = 1) -> int:
             return a
@@ -244,21 +244,21 @@ class TestBadInput:
             app.enqueue_many(broken())
 
     @pytest.mark.parametrize("rate", [float("inf"), float("nan"), True, 0, -1, "5", 10**400])
-    def test_a_rate_is_a_number_of_jobs(self, app: Mainspring, rate: Any) -> None:
+    def test_a_rate_of_retries_must_be_a_number_of_jobs(self, app: Mainspring, rate: Any) -> None:
         with pytest.raises(InvalidOption, match="rate="):
             app.jobs.retry(Query.everything(), rate=rate)
         with pytest.raises(InvalidOption, match="rate="):
             app.dead.retry(Query.everything(), rate=rate)
 
     @pytest.mark.parametrize("cursor", [5, "", b"ab", "ß"])
-    def test_a_cursor_is_one_that_a_page_gave(self, app: Mainspring, cursor: Any) -> None:
+    def test_a_cursor_must_come_from_a_page(self, app: Mainspring, cursor: Any) -> None:
         with pytest.raises(InvalidOption, match="cursor="):
             app.jobs.list(cursor=cursor)
         with pytest.raises(InvalidOption, match="cursor="):
             app.dead.list(cursor=cursor)
 
     @pytest.mark.parametrize("hours", [-12, 14])
-    def test_a_moment_beyond_the_calendar_is_refused(self, app: Mainspring, hours: int) -> None:
+    def test_a_run_at_beyond_the_calendar_is_refused(self, app: Mainspring, hours: int) -> None:
         zone = timezone(timedelta(hours=hours))
         moment = datetime(9999, 12, 31, 23, tzinfo=zone) if hours < 0 else datetime(1, 1, 1, tzinfo=zone)
         with pytest.raises(InvalidOption, match=r"run_at=.*calendar"):
@@ -266,7 +266,7 @@ class TestBadInput:
         last = datetime(9999, 12, 31, 23, 59, tzinfo=UTC)
         assert app.call("x").options(run_at=last).enqueue().info().due == last
 
-    def test_the_words_of_a_cancel_are_text_that_every_store_can_keep(self, app: Mainspring) -> None:
+    def test_the_reason_of_a_cancel_must_be_text_that_every_store_can_keep(self, app: Mainspring) -> None:
         job = app.call("x").enqueue()
         for reason in (None, 5, b"x", "a\0b", "\ud800", "x" * 1001):
             with pytest.raises(InvalidOption, match="reason="):
@@ -278,7 +278,7 @@ class TestBadInput:
         assert job.info().note == "ß" * 1000
 
     @pytest.mark.parametrize("after", [2**70, -1, "x", None, True, 1.5])
-    def test_log_lines_are_numbered(self, app: Mainspring, after: Any) -> None:
+    def test_after_must_be_the_number_of_a_log_line(self, app: Mainspring, after: Any) -> None:
         with pytest.raises(InvalidOption, match="after="):
             app.call("x").enqueue().logs(after)
 
@@ -291,7 +291,7 @@ class TestBadInput:
         ],
         ids=repr,
     )  # fmt: skip
-    def test_a_query_that_was_not_made_by_where_is_looked_at_too(self, app: Mainspring, query: dict[str, Any]) -> None:
+    def test_a_query_made_without_where_is_checked_too(self, app: Mainspring, query: dict[str, Any]) -> None:
         if query == {"states": ()}:
             assert app.jobs.list(Query(**query)).jobs == ()
             return
@@ -301,7 +301,7 @@ class TestBadInput:
 
 @pytest.mark.stores("sqlite", "postgres", "redis")
 class TestByName:
-    def test_a_worker_serves_default_whatever_queues_its_tasks_have(self, app: Mainspring) -> None:
+    def test_a_worker_also_serves_the_default_queue(self, app: Mainspring) -> None:
         @app.task(name="mail", queue="email")
         def mail(n: int) -> int:
             return n
@@ -313,7 +313,7 @@ class TestByName:
 
     @pytest.mark.option("task.ack")
     @pytest.mark.parametrize("colour", ["async", "def"])
-    def test_an_early_task_that_failed_is_not_begun_again(self, app: Mainspring, colour: str) -> None:
+    def test_an_ack_early_job_that_failed_is_not_started_again(self, app: Mainspring, colour: str) -> None:
         began: list[int] = []
 
         def body() -> None:
@@ -328,7 +328,7 @@ class TestByName:
             info = publisher(app).call("once").enqueue().join(LIMIT)
         assert (info.state, began) == (State.DEAD, [1])
 
-    def test_an_early_task_whose_process_died_is_not_begun_again(self, crew: Crew, tasks: CrewTasks) -> None:
+    def test_an_ack_early_job_whose_process_died_is_not_started_again(self, crew: Crew, tasks: CrewTasks) -> None:
         first = crew.start()
         job = publisher(tasks.app).call("crew.once").options(queue="canary").enqueue()
         first.wait(LIMIT)
@@ -338,7 +338,7 @@ class TestByName:
         tasks.canary.enqueue().result(LIMIT)  # the queue goes on, and the job had its chance
         assert len((tasks.folder / "began").read_text().splitlines()) == 1
 
-    def test_an_early_task_that_was_stopped_is_not_begun_again(self, app: Mainspring) -> None:
+    def test_an_ack_early_job_that_was_stopped_is_not_started_again(self, app: Mainspring) -> None:
         began = threading.Event()
 
         @app.task(name="slow", ack="early")
@@ -357,7 +357,7 @@ class TestByName:
 
     @pytest.mark.parametrize("by_place", [True, False])
     @pytest.mark.option("task.sensitive")
-    def test_a_worker_hides_what_its_task_calls_sensitive(self, app: Mainspring, by_place: bool) -> None:
+    def test_a_worker_hides_the_sensitive_arguments_of_a_job_by_name(self, app: Mainspring, by_place: bool) -> None:
         @app.task(name="pay", sensitive=["pin"], retries=0)
         def pay(order: int, pin: str, codes: list[str]) -> None:
             raise ValueError(f"{order}: {pin} {codes} is wrong")
@@ -373,7 +373,7 @@ class TestByName:
 
 
 class TestDepends:
-    def test_a_partial_is_read_like_the_function_in_it(self, app: Mainspring) -> None:
+    def test_a_partial_is_read_like_its_function(self, app: Mainspring) -> None:
         closed: list[int] = []
 
         async def aget(n: int) -> int:
@@ -403,7 +403,7 @@ class TestDepends:
             @app.task(name="wrong")
             def wrong(a: int = Depends(functools.partial(aget, 1))) -> None: ...
 
-    def test_what_nobody_awaited_is_not_supplied(self, app: Mainspring) -> None:
+    def test_a_dependency_that_returns_a_coroutine_or_generator_fails_the_job(self, app: Mainspring) -> None:
         @app.task(name="late", retries=0)
         async def late(a: Any = Depends(lambda: asyncio.sleep(0))) -> None: ...
 

@@ -1,4 +1,4 @@
-"""More faults of the public face that a reviewer found: each must stay mended."""
+"""More faults of the public API that a reviewer found: they must not come back."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Recorder:
 
 class TestDeclaring:
     @pytest.mark.parametrize("colour", ["run", "enqueue", "arun"])
-    def test_middleware_has_the_right_colour(self, app: Mainspring, colour: str) -> None:
+    def test_sync_and_async_methods_of_middleware_are_checked(self, app: Mainspring, colour: str) -> None:
         async def awaited(self: Any, *args: Any) -> Any: ...
         def plain(self: Any, *args: Any) -> Any: ...
 
@@ -53,7 +53,7 @@ class TestDeclaring:
             app.middleware(wrong())
         app.middleware(type("Right", (Middleware,), {colour: awaited if colour == "arun" else plain})())
 
-    def test_a_hook_names_its_events_before_anything_else(self, app: Mainspring) -> None:
+    def test_a_hook_without_events_is_refused(self, app: Mainspring) -> None:
         anything: Any = app
         with pytest.raises(InvalidOption, match=r'(?s)is not the name of an event.*@app\.on\("dead"\)'):
             anything.on(lambda event: None)
@@ -66,13 +66,13 @@ class TestDeclaring:
         assert not app.hooks
 
     @pytest.mark.parametrize("what", [5, "send-mail", dict, None.__class__, add], ids=repr)
-    def test_a_task_is_made_of_a_function(self, app: Mainspring, what: Any) -> None:
+    def test_a_task_must_be_a_function(self, app: Mainspring, what: Any) -> None:
         for declare in (app.task, app.task(name="x"), Tasks().task):
             with pytest.raises(InvalidOption, match=r"(?s)is not a function.*name="):
                 declare(what)
         assert len(app.tasks) == 0
 
-    def test_a_context_has_the_colour_of_its_task(self, app: Mainspring) -> None:
+    def test_the_context_class_must_match_the_colour_of_the_task(self, app: Mainspring) -> None:
         async def awaited(ctx: Context) -> None: ...
         def plain(ctx: AsyncContext) -> None: ...
 
@@ -81,7 +81,7 @@ class TestDeclaring:
         with pytest.raises(BadSignature, match=r"(?s)'ctx' is an AsyncContext.*Context"):
             app.task(name="a")(plain)
 
-    def test_a_context_comes_first_and_alone(self, app: Mainspring) -> None:
+    def test_the_context_must_be_the_first_parameter_and_occur_once(self, app: Mainspring) -> None:
         def second(n: int, ctx: Context) -> None: ...
         def named(n: int, *, ctx: Context) -> None: ...
         def maybe(ctx: Context | None) -> None: ...
@@ -91,7 +91,7 @@ class TestDeclaring:
             with pytest.raises(BadSignature, match="'ctx' must be the first parameter"):
                 app.task(name="a")(fn)
 
-    def test_a_class_of_your_own_may_be_called_context(self, app: Mainspring) -> None:
+    def test_a_users_own_class_named_context_is_an_ordinary_argument(self, app: Mainspring) -> None:
         mine = type("Context", (dict,), {"__module__": "shop"})
 
         def first(ctx: Any, n: int) -> int:
@@ -100,7 +100,7 @@ class TestDeclaring:
         first.__annotations__ = {"ctx": mine, "n": "int", "return": "int"}
         assert not app.task(name="a")(first).declared.takes_context
 
-    def test_a_refused_task_is_not_half_there(self, app: Mainspring) -> None:
+    def test_a_refused_task_is_not_registered(self, app: Mainspring) -> None:
         @app.task(name="first")
         def first() -> None: ...
         def second() -> None: ...
@@ -110,7 +110,7 @@ class TestDeclaring:
         assert app.tasks.find("second") is None
         assert app.tasks.find("first") is first
 
-    def test_an_upgrade_is_a_plain_function(self, app: Mainspring) -> None:
+    def test_an_upgrade_must_be_a_plain_function(self, app: Mainspring) -> None:
         task: Any = app.task(name="a")(lambda: None)
 
         async def later(old: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class TestDeclaring:
 
 
 class TestFollowUps:
-    def test_a_key_of_a_follow_up_is_refused_when_it_is_declared(self, app: Mainspring) -> None:
+    def test_a_follow_up_task_with_a_key_is_refused_at_declaration(self, app: Mainspring) -> None:
         @app.task(name="keyed", key="k")
         def keyed(job: UUID) -> None: ...
 
@@ -139,7 +139,7 @@ class TestFollowUps:
         with pytest.raises(InvalidOption, match=r"(?s)task 'q': on_dead=.*cannot have key="):
             app.call("q").enqueue()
 
-    def test_a_middleware_that_gives_every_call_a_key_leaves_follow_ups_alone(self, app: Mainspring) -> None:
+    def test_follow_ups_ignore_a_key_added_by_middleware(self, app: Mainspring) -> None:
         class Keys(Middleware):
             def enqueue(self, call: Any) -> Any:
                 return call.options(key=Key(call.task), tags=["seen"])
@@ -158,7 +158,7 @@ class TestFollowUps:
             [info] = t.enqueued(after)
             assert (info.parent, info.key, info.tags) == (job.id, None, ("seen",))
 
-    def test_one_of_another_app_is_named(self, app: Mainspring) -> None:
+    def test_a_follow_up_task_of_another_app_is_refused_by_name(self, app: Mainspring) -> None:
         other = Mainspring("sqlite://")
 
         @other.task(name="theirs")
@@ -172,7 +172,7 @@ class TestFollowUps:
 
 
 class TestHandlers:
-    def test_what_would_arrive_changed_is_not_sent(self, app: Mainspring) -> None:
+    def test_send_and_progress_refuse_values_that_would_arrive_changed(self, app: Mainspring) -> None:
         refused: list[str] = []
 
         @app.task(name="tell")
@@ -203,8 +203,8 @@ class TestHandlers:
         assert refused == ["send"] * 3 + ["progress"] * 5
         assert job.info().progress == {"done": 1, "total": 2.5, "note": "half", "meta": {"at": None}}
 
-    def test_a_worker_learns_tasks_that_are_declared_after_it_started(self, app: Mainspring) -> None:
-        """As in a notebook: one cell starts the worker, the next one declares."""
+    def test_a_worker_runs_tasks_that_are_declared_after_it_started(self, app: Mainspring) -> None:
+        """As in a notebook: one cell starts the worker, the next cell declares a task."""
         with app.worker():
 
             @app.task(name="late", aliases=["old.late"])
@@ -221,7 +221,9 @@ class TestByName:
         [(("x",), "Expected `?int`?, got `?str"), ((1, 2, 3), "takes 2 positional"), ((), "'a'")],
         ids=["wrong", "too many", "missing"],
     )
-    def test_the_error_says_what_does_not_fit(self, app: Mainspring, args: tuple[Any, ...], why: str) -> None:
+    def test_the_error_of_a_job_by_name_says_which_argument_does_not_fit(
+        self, app: Mainspring, args: tuple[Any, ...], why: str
+    ) -> None:
         @app.task(name="opt")
         def opt(a: int, b: int = 5) -> int:
             return a
@@ -235,7 +237,7 @@ class TestByName:
         with pytest.raises(AssertionError, match=why):
             raise AssertionError(info.error.message.replace("'int'", "int").replace("'str'", "str"))
 
-    def test_any_name_of_an_argument_can_be_given(self, app: Mainspring) -> None:
+    def test_an_argument_can_have_any_name(self, app: Mainspring) -> None:
         @app.task(name="kw")
         def kw(**rest: int) -> dict[str, int]:
             return rest
@@ -249,14 +251,14 @@ class TestByName:
             assert publisher(app).call("kw", **given).enqueue().result(LIMIT) == given
 
     @pytest.mark.parametrize("name", ["@", "*", "**"])
-    def test_names_that_stand_for_the_rest_are_refused(self, app: Mainspring, name: str) -> None:
+    def test_the_names_that_payloads_reserve_are_refused_as_arguments(self, app: Mainspring, name: str) -> None:
         with pytest.raises(WrongArgument, match="cannot be the name of an argument"):
             app.call("u", 1, **{name: [2]})
 
 
 @pytest.mark.stores("sqlite", "postgres", "redis")
 class TestHandles:
-    def test_the_words_of_a_cancel_are_told_to_who_waits(self, app: Mainspring) -> None:
+    def test_the_reason_of_a_cancel_reaches_the_waiting_caller(self, app: Mainspring) -> None:
         job = app.call("x").enqueue()
         job.cancel("not needed any more")
         with pytest.raises(JobCancelled, match="not needed any more") as cancelled:
@@ -267,7 +269,7 @@ class TestHandles:
         with pytest.raises(JobCancelled, match="by_user"):
             plain.result(LIMIT)
 
-    def test_a_batch_that_has_a_key_twice_says_so(self, app: Mainspring) -> None:
+    def test_a_batch_with_the_same_key_twice_is_refused(self, app: Mainspring) -> None:
         @app.task(name="once")
         def once() -> None: ...
 
@@ -279,7 +281,7 @@ class TestHandles:
         with pytest.raises(KeyTaken, match=str(first.id)):
             app.enqueue_many([call])
 
-    def test_handles_are_copied_as_themselves_and_never_pickled(self, app: Mainspring) -> None:
+    def test_a_copied_handle_is_the_same_and_handles_are_never_pickled(self, app: Mainspring) -> None:
         app.include(shop)
         task: Any = app.tasks.find("shop.add")
         call = task.s(1)
@@ -292,19 +294,19 @@ class TestHandles:
         with pytest.raises(UseError, match=r"(?s)Call cannot be pickled.*task\.name"):
             pickle.dumps(call)
 
-    def test_a_task_is_pickled_by_its_name_like_a_function(self) -> None:
+    def test_a_task_is_pickled_by_its_name(self) -> None:
         assert pickle.loads(pickle.dumps(add)) is add
         with pytest.raises(pickle.PicklingError):
             pickle.dumps(add.options(priority=1))
 
-    def test_the_option_in_the_way_is_shown(self, app: Mainspring) -> None:
+    def test_a_conflict_of_options_names_both_options(self, app: Mainspring) -> None:
         with pytest.raises(InvalidOption, match=r"delay='1s'.*together with run_at") as refused:
             app.call("x").options(delay="1s").options(run_at=datetime.now(UTC))
         assert "None" not in str(refused.value)
 
 
 @pytest.mark.stores("sqlite", "postgres", "redis")
-async def test_a_worker_that_nobody_has_missed_yet_is_lost_all_the_same(app: Mainspring) -> None:
+async def test_a_worker_whose_lease_is_over_is_listed_as_lost_before_its_rescue(app: Mainspring) -> None:
     async with app.test() as t:
         store = await app.client.store()
         await store.beat([Beat("silent", Registration(queues=("q",), lease=2_000_000, info=b"{}"))])
@@ -317,7 +319,7 @@ async def test_a_worker_that_nobody_has_missed_yet_is_lost_all_the_same(app: Mai
 
 @pytest.mark.stores("sqlite", "postgres", "redis")
 def test_expires_counts_from_the_enqueue(app: Mainspring) -> None:
-    """Also for a job that is delayed: documented, and so it is."""
+    """Also for a delayed job, as documented."""
     with app.test() as t:
         job = app.call("x").options(delay="1h", expires="1s").enqueue()
         t.clock.advance("2s")

@@ -36,7 +36,7 @@ START = "from shop import *; works.enqueue(); print(fails.enqueue('4111-2222-333
 
 @pytest.mark.row("G1")
 class TestFailures:
-    def test_a_failed_attempt_and_a_dead_job_are_each_told_in_one_line(self, project: Project) -> None:
+    def test_a_failed_attempt_and_a_dead_job_are_each_logged_in_one_line(self, project: Project) -> None:
         project.write(FAILING)
         job = project.python(START)
         found = [line for line in lines(project.work().stderr) if line["level"] in ("warning", "error")]
@@ -49,14 +49,14 @@ class TestFailures:
         assert (dead["error"]["type"], "in fails" in dead["error"]["traceback"]) == ("RuntimeError", True)
         assert "4111" not in str(found)
 
-    def test_a_worker_tells_when_it_starts_and_stops_and_nothing_of_success(self, project: Project) -> None:
+    def test_a_worker_logs_its_start_and_stop_and_no_success(self, project: Project) -> None:
         project.write(FAILING)
         project.python("from shop import works; works.enqueue()")
         started, stopped = lines(project.work("-t", "3", "--async-slots", "2").stderr)
         assert started["message"].endswith(f": store {project.url}, queues default, 2 async and 3 thread slots")
         assert stopped["message"].endswith(" stopped: all jobs finished")
 
-    def test_on_a_terminal_the_traceback_follows(self, project: Project) -> None:
+    def test_on_a_terminal_the_traceback_is_printed(self, project: Project) -> None:
         project.write(FAILING)
         project.python(START)
         text = project.work(env={"MAINSPRING_LOG_FORMAT": "pretty", "SHOP_FORMAT": "pretty"}).stderr
@@ -79,7 +79,7 @@ class TestFailures:
         assert "Traceback" in text
         assert "sec-own" not in text
 
-    def test_a_job_that_dies_with_its_worker_is_told(self, project: Project) -> None:
+    def test_a_job_that_dies_with_its_worker_is_logged(self, project: Project) -> None:
         project.write(FAILING + "\n    @app.task(crashes=1)\n    def crash() -> None:\n        os._exit(9)\n")
         job = project.python("from shop import crash; print(crash.enqueue().id)")
         errors = [
@@ -101,8 +101,8 @@ EMBEDDED = """
 
 @pytest.mark.row("G1")
 class TestEmbedded:
-    def test_it_shows_lines_as_a_worker_does_while_it_runs(self, project: Project) -> None:
-        """And then all is as it was."""
+    def test_an_embedded_worker_prints_log_lines_while_it_runs(self, project: Project) -> None:
+        """Afterwards the logging configuration is the same as before."""
         project.write(FAILING)
         (project.folder / "main.py").write_text("")
         done = project.run("-c", EMBEDDED.replace("\n    ", "\n"), env={"SHOP_FORMAT": "json"})
@@ -113,7 +113,7 @@ class TestEmbedded:
         assert [line["task"] for line in found if line["level"] == "error"] == ["shop.fails"]
         assert "4111" not in done.stderr
 
-    def test_what_the_program_has_set_up_is_left_alone(self, project: Project) -> None:
+    def test_the_logging_configuration_of_the_program_is_left_alone(self, project: Project) -> None:
         project.write(FAILING)
         own = "import logging\nlogging.basicConfig(format='OWN %(message)s')\n" + EMBEDDED.replace("\n    ", "\n")
         done = project.run("-c", own, env={"SHOP_FORMAT": "json"})
@@ -128,7 +128,7 @@ class TestEmbedded:
         project.run("-c", own, env={"MAINSPRING_LOG_FILE": str(file)})
         assert "shop.fails" in {line.get("task") for line in lines(file.read_text())}
 
-    def test_the_last_of_several_puts_everything_back(self, project: Project) -> None:
+    def test_the_last_of_several_workers_restores_the_logging_configuration(self, project: Project) -> None:
         project.write(FAILING)
         text = project.python(
             """
@@ -150,7 +150,7 @@ class TestSecrets:
     def test_short_values_are_hidden_in_the_lines_of_their_own_job(
         self, app: Mainspring, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """From three characters on, as whole words; other jobs may say the same word."""
+        """From three characters on, as whole words. Lines of other jobs can show the same word."""
 
         @app.task(name="pay", sensitive=["cvv"], retries=0)
         def pay(ctx: Context, pin: Secret[str], cvv: int) -> None:
@@ -173,7 +173,7 @@ class TestSecrets:
         assert [entry.text for entry in another.logs()] == ["door 12345 is 987"]
         assert "bad ***" in caplog.text
 
-    def test_progress_is_kept_without_them(self, app: Mainspring) -> None:
+    def test_progress_is_stored_without_secrets(self, app: Mainspring) -> None:
         @app.task(name="steps", sensitive=["card", "number"])
         def steps(ctx: Context, card: str, key: Secret[str], number: int) -> None:
             value = key.reveal()
@@ -187,7 +187,7 @@ class TestSecrets:
             "meta": {"at": "***", "deep": {"list": ["***", 7, True]}, "password": "***", "n": "***"},
         }  # fmt: skip
 
-    def test_handlers_of_the_program_get_a_jobs_lines_without_them(
+    def test_handlers_of_the_program_get_the_lines_of_a_job_without_secrets(
         self, app: Mainspring, caplog: pytest.LogCaptureFixture
     ) -> None:
         @app.task(name="says")

@@ -29,7 +29,7 @@ def is_open(app: Mainspring, name: str = "api") -> bool:
 
 @pytest.mark.row("R8")
 class TestBlocks:
-    def test_it_opens_and_refuses(self, app: Mainspring) -> None:
+    def test_a_breaker_opens_after_failures_and_refuses_blocks(self, app: Mainspring) -> None:
         api = app.breaker("api", failures=3, open_for="1h")
         fail(api, ConnectionError("away"), 2)
         with api:
@@ -46,7 +46,7 @@ class TestBlocks:
         assert "ConnectionError: away" in str(caught.value)
 
     @pytest.mark.asyncio
-    async def test_in_async_code(self, app: Mainspring) -> None:
+    async def test_a_breaker_guards_async_blocks(self, app: Mainspring) -> None:
         api = app.breaker("api", failures=1, open_for="200ms")
         with pytest.raises(OSError, match="away"):
             async with api:
@@ -68,7 +68,7 @@ class TestBlocks:
                 pass
         assert (await app.breakers.aget("api")).state == "closed"
 
-    def test_one_probe_at_a_time(self, app: Mainspring) -> None:
+    def test_one_probe_runs_at_a_time(self, app: Mainspring) -> None:
         api = app.breaker("api", open_for="1h")
         with api:
             pass
@@ -92,7 +92,7 @@ class TestBlocks:
         assert len(refused) == 1
         assert app.breakers.get("api").state == "closed"
 
-    def test_a_probe_that_fails_opens_it_again(self, app: Mainspring) -> None:
+    def test_a_probe_that_fails_opens_the_breaker_again(self, app: Mainspring) -> None:
         heard: list[BreakerEvent] = []
         app.on("breaker_opened", "breaker_half_open", "breaker_closed")(heard.append)
         api = app.breaker("api", open_for="1h")
@@ -107,7 +107,7 @@ class TestBlocks:
         names = ["breaker_opened", "breaker_half_open", "breaker_opened", "breaker_closed"]
         assert sorted(event.name for event in heard) == sorted(names)
 
-    def test_jobs_and_code_share_one(self, app: Mainspring) -> None:
+    def test_jobs_and_blocks_share_a_breaker(self, app: Mainspring) -> None:
         api = app.breaker("api", failures=2, open_for="1h")
 
         @app.task(name="code.call", breaker=api, retries=0)
@@ -127,7 +127,7 @@ class TestBlocks:
             assert waiting.join(timeout=LIMIT).state is State.SUCCEEDED
             until(lambda: app.breakers.get("api").state == "closed")
 
-    def test_a_job_that_meets_an_open_one_is_put_off(self, app: Mainspring) -> None:
+    def test_a_job_that_meets_an_open_breaker_is_snoozed(self, app: Mainspring) -> None:
         api = app.breaker("api", open_for="1h")
         with api:
             pass
@@ -143,7 +143,7 @@ class TestBlocks:
             until(lambda: job.info().state is State.SCHEDULED)
         assert job.info().attempt == 0
 
-    def test_what_does_not_count(self, app: Mainspring) -> None:
+    def test_signals_and_errors_outside_trip_on_do_not_count(self, app: Mainspring) -> None:
         api = app.breaker("api", failures=1)
         for error in (KeyboardInterrupt(), Snooze("1s"), BreakerOpen("other", timedelta(seconds=1))):
             fail(api, error)
@@ -154,8 +154,8 @@ class TestBlocks:
         fail(picky, TimeoutError("this"))
         assert is_open(app, "picky")
 
-    def test_a_share_of_calls(self, app: Mainspring) -> None:
-        """Successes are told with the failure that follows them."""
+    def test_a_breaker_with_a_rate_counts_successes(self, app: Mainspring) -> None:
+        """Successes are reported with the failure that follows them."""
         api = app.breaker("api", rate=0.5, minimum=4, open_for="1h")
         for _ in range(5):
             with api:
@@ -166,14 +166,14 @@ class TestBlocks:
         fail(api, ConnectionError("away"))
         assert is_open(app)
 
-    def test_a_store_that_is_away_stops_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_blocks_run_while_the_store_is_away(self, caplog: pytest.LogCaptureFixture) -> None:
         away = Mainspring("redis://127.0.0.1:1/0")
         api = away.breaker("api")
         with api:
             pass
         assert "lets every call through" in caplog.text
 
-    def test_it_cannot_be_pickled(self, app: Mainspring) -> None:
+    def test_a_breaker_cannot_be_pickled(self, app: Mainspring) -> None:
         import pickle
 
         with pytest.raises(UseError, match="Breaker"):
@@ -182,7 +182,7 @@ class TestBlocks:
 
 @pytest.mark.row("R8")
 class TestDecorator:
-    def test_a_function(self, app: Mainspring) -> None:
+    def test_a_breaker_decorates_a_function(self, app: Mainspring) -> None:
         @app.breaker("api", failures=1)
         def ask(n: int, *, well: bool = True) -> int:
             """Asks."""
@@ -198,7 +198,7 @@ class TestDecorator:
             ask(3)
 
     @pytest.mark.asyncio
-    async def test_a_coroutine_function(self, app: Mainspring) -> None:
+    async def test_a_breaker_decorates_a_coroutine_function(self, app: Mainspring) -> None:
         @app.breaker("api", failures=1)
         async def ask(well: bool) -> int:
             if not well:
@@ -212,7 +212,7 @@ class TestDecorator:
             await ask(True)
 
     @pytest.mark.option("breaker.fallback")
-    def test_a_fallback_answers_while_it_is_open(self, app: Mainspring) -> None:
+    def test_a_fallback_answers_while_the_breaker_is_open(self, app: Mainspring) -> None:
         api = app.breaker("api", failures=1, fallback=lambda n, **_: -n)
 
         @api
@@ -231,7 +231,7 @@ class TestDecorator:
             """A block cannot be left out silently."""
 
     @pytest.mark.asyncio
-    async def test_fallbacks_of_both_colours(self, app: Mainspring) -> None:
+    async def test_fallbacks_can_be_sync_or_async(self, app: Mainspring) -> None:
         api = app.breaker("api")
 
         async def cached(n: int) -> str:
@@ -249,7 +249,7 @@ class TestDecorator:
         await app.breakers.atrip("api")
         assert (await ask(1), await tell(1)) == ("cached 1", "none")
 
-    def test_what_it_cannot_guard(self, app: Mainspring) -> None:
+    def test_objects_that_a_breaker_cannot_decorate_are_refused(self, app: Mainspring) -> None:
         api = app.breaker("api")
 
         async def cached() -> None: ...

@@ -15,8 +15,8 @@ from tests.rows.crew import until
 pytestmark = pytest.mark.row("R8")
 
 
-def test_a_block_may_be_left_in_another_context(app: Mainspring) -> None:
-    """As frameworks do that enter and leave a generator in copies of their context."""
+def test_a_block_can_be_left_in_another_context(app: Mainspring) -> None:
+    """Some frameworks enter and leave a generator in copies of their context."""
     api = app.breaker("api", failures=1, open_for="1h")
     contextvars.copy_context().run(api.__enter__)
     contextvars.copy_context().run(api.__exit__, None, ConnectionError("away"), None)
@@ -24,7 +24,7 @@ def test_a_block_may_be_left_in_another_context(app: Mainspring) -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_task_that_outlives_its_block_is_guarded_by_itself(app: Mainspring) -> None:
+async def test_a_task_that_outlives_its_block_enters_the_breaker_itself(app: Mainspring) -> None:
     api = app.breaker("api", failures=1, open_for="1h")
     left = asyncio.Event()
 
@@ -44,9 +44,10 @@ async def test_a_task_that_outlives_its_block_is_guarded_by_itself(app: Mainspri
 
 
 @pytest.mark.asyncio
-async def test_a_probe_that_is_cancelled_while_it_enters_leaves_no_place_taken(
+async def test_a_probe_cancelled_while_it_enters_releases_its_place(
     app: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The release runs in the background. ``until`` fails if a place is still taken: its ttl is an hour here."""
     monkeypatch.setattr("mainspring.limits.holder.TTL", 3600_000_000)
     api = app.breaker("api", open_for="1ms")
     async with api:
@@ -68,12 +69,12 @@ async def test_a_probe_that_is_cancelled_while_it_enters_leaves_no_place_taken(
 
 
 @pytest.mark.asyncio
-async def test_a_blocking_block_in_a_loop_is_told_how_to_await(app: Mainspring) -> None:
+async def test_a_blocking_block_in_a_loop_is_refused_with_the_async_form(app: Mainspring) -> None:
     with pytest.raises(WouldBlockLoop, match="async with <Breaker api>"), app.breaker("api"):
         pass
 
 
-def test_one_in_hand_stands_for_its_name(app: Mainspring) -> None:
+def test_trip_reset_and_get_accept_the_breaker_object(app: Mainspring) -> None:
     api = app.breaker("api")
     with api:
         pass
@@ -84,15 +85,15 @@ def test_one_in_hand_stands_for_its_name(app: Mainspring) -> None:
         app.breakers.reset(5)  # type: ignore[arg-type]
 
 
-def test_a_name_belongs_to_one_breaker(app: Mainspring) -> None:
+def test_two_breakers_cannot_have_one_name(app: Mainspring) -> None:
     app.breaker("api", failures=3)
     app.breaker("api", failures=3)
     with pytest.raises(InvalidOption, match="with other options"):
         app.breaker("api")
 
 
-def test_a_name_that_the_store_could_not_tell_from_a_key_is_refused(app: Mainspring) -> None:
-    """It was taken, and nothing was limited."""
+def test_a_name_with_an_equals_sign_is_refused(app: Mainspring) -> None:
+    """The store reads the text after ``=`` as a key, so such a limit would not limit anything."""
     with pytest.raises(InvalidOption, match="contains a ="):
         app.breaker("a=b")
     with pytest.raises(InvalidOption, match="contains a ="):

@@ -1,4 +1,4 @@
-"""W12, R6: hooks hear of what was stored, in the worker that stored it, at most once, and disturb nothing."""
+"""W12, R6: hooks get what was stored, in the worker that stored it, at most once, and disturb nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMIT = 60
 
 
 class Heard:
-    """What hooks were told, by event."""
+    """The events that hooks got."""
 
     def __init__(self, app: Mainspring, *events: Any, **options: Any) -> None:
         self.events: list[Event] = []
@@ -58,7 +58,7 @@ class TestEveryEvent:
             job.join(timeout=LIMIT)
         return heard, job
 
-    def test_success(self, app: Mainspring, colour: str) -> None:
+    def test_succeeded_is_called(self, app: Mainspring, colour: str) -> None:
         heard, job = self.run(app, colour, lambda ctx: 1)
         assert heard.names() == ["started", "succeeded"]
         info = job.info()
@@ -68,7 +68,7 @@ class TestEveryEvent:
             assert event.at.tzinfo is not None
         assert [event.state for event in heard.events] == [State.RUNNING, State.SUCCEEDED]
 
-    def test_a_failure_that_is_retried_and_one_that_is_the_last(self, app: Mainspring, colour: str) -> None:
+    def test_failed_is_called_for_a_retried_and_for_the_last_failure(self, app: Mainspring, colour: str) -> None:
         def fail(ctx: Context) -> None:
             raise ValueError(f"number {ctx.attempt}")
 
@@ -80,7 +80,7 @@ class TestEveryEvent:
         assert dead.error is not None
         assert (dead.error.type, dead.error.message) == ("ValueError", "number 2")
 
-    def test_snooze(self, app: Mainspring, colour: str) -> None:
+    def test_snoozed_is_called(self, app: Mainspring, colour: str) -> None:
         ran: list[int] = []
 
         def nap(ctx: Context) -> None:
@@ -91,7 +91,7 @@ class TestEveryEvent:
         heard, _ = self.run(app, colour, nap)
         assert heard.names() == ["started", "snoozed", "started", "succeeded"]
 
-    def test_cancel_by_the_handler(self, app: Mainspring, colour: str) -> None:
+    def test_cancelled_is_called_when_the_handler_cancels(self, app: Mainspring, colour: str) -> None:
         def cancel(ctx: Context) -> None:
             raise Cancel("not needed")
 
@@ -101,8 +101,8 @@ class TestEveryEvent:
 
 
 @pytest.mark.row("W12")
-def test_a_cancel_order_that_the_worker_had_not_heard_of_is_told_as_what_was_stored(app: Mainspring) -> None:
-    """The body returned, but the store says cancelled: hooks hear what the store says."""
+def test_a_job_cancelled_in_the_store_has_no_succeeded_event(app: Mainspring) -> None:
+    """The body returned before the worker read the cancel order. Hooks get the state that the store recorded."""
     heard = Heard(app, "succeeded", "cancelled")
 
     @app.task(name="t")
@@ -117,7 +117,7 @@ def test_a_cancel_order_that_the_worker_had_not_heard_of_is_told_as_what_was_sto
 
 
 @pytest.mark.row("W12")
-def test_a_job_that_was_not_started_in_time_is_cancelled(app: Mainspring) -> None:
+def test_cancelled_is_called_for_an_expired_job(app: Mainspring) -> None:
     heard = Heard(app)
 
     @app.task(name="late")
@@ -145,7 +145,7 @@ class TestDead:
 
     @pytest.mark.parametrize("cause", CAUSES)
     @pytest.mark.parametrize("colour", ["def", "async def"])
-    def test_by_an_attempt(self, app: Mainspring, cause: str, colour: str) -> None:
+    def test_dead_is_called_after_the_last_attempt(self, app: Mainspring, cause: str, colour: str) -> None:
         heard = Heard(app, "dead")
         options, reason = self.CAUSES[cause]
         errors: dict[str, Exception] = {
@@ -177,8 +177,8 @@ class TestDead:
         assert (event.job, event.state, event.reason) == (job.id, State.DEAD, reason)
         assert event.error is not None
 
-    async def test_by_a_crash_that_this_worker_found_out(self, app: Mainspring) -> None:
-        """The owner is silent; what the rescuer here took is told here."""
+    async def test_dead_is_called_by_the_worker_that_rescued_the_job(self, app: Mainspring) -> None:
+        """The owner sends no heartbeats. The rescuer of this worker takes the job, so this worker calls the hook."""
         heard = Heard(app)
 
         @app.task(name="early", ack="early")
@@ -203,7 +203,7 @@ class TestDead:
 
 @pytest.mark.row("W12")
 class TestIsolation:
-    def test_what_a_hook_raises_is_logged_and_disturbs_nobody(
+    def test_an_exception_of_a_hook_is_logged_and_nothing_else_fails(
         self, app: Mainspring, caplog: pytest.LogCaptureFixture
     ) -> None:
         @app.on("succeeded")
@@ -232,7 +232,7 @@ class TestIsolation:
         assert "leaves" in text
 
     @pytest.mark.parametrize("colour", ["def", "async def"])
-    def test_a_hook_that_never_returns_holds_up_no_job_and_no_stop(self, app: Mainspring, colour: str) -> None:
+    def test_a_hook_that_never_returns_delays_no_job_and_no_stop(self, app: Mainspring, colour: str) -> None:
         called, never = threading.Event(), threading.Event()
         if colour == "def":
 
@@ -259,7 +259,7 @@ class TestIsolation:
         assert worker.exit_code == 0
         never.set()
 
-    def test_async_hooks_run_on_the_loop_and_plain_ones_elsewhere(self, app: Mainspring) -> None:
+    def test_async_hooks_run_on_the_loop_and_sync_hooks_in_threads(self, app: Mainspring) -> None:
         threads: dict[str, int] = {}
 
         @app.on("succeeded")
@@ -281,7 +281,7 @@ class TestIsolation:
 
 
 @pytest.mark.row("W12")
-def test_each_is_told_at_most_once_and_the_last_ones_before_the_worker_is_gone(app: Mainspring) -> None:
+def test_each_event_is_called_at_most_once_and_the_last_before_the_worker_has_stopped(app: Mainspring) -> None:
     heard = Heard(app, "succeeded", "started")
 
     @app.task(name="t")
@@ -297,7 +297,7 @@ def test_each_is_told_at_most_once_and_the_last_ones_before_the_worker_is_gone(a
 
 @pytest.mark.row("W12")
 @pytest.mark.parametrize("colour", ["def", "async def"])
-def test_a_worker_that_stops_waits_for_hooks_that_are_still_busy(app: Mainspring, colour: str) -> None:
+def test_a_worker_that_stops_waits_for_running_hooks(app: Mainspring, colour: str) -> None:
     told: list[Event] = []
     if colour == "def":
 
@@ -322,7 +322,7 @@ def test_a_worker_that_stops_waits_for_hooks_that_are_still_busy(app: Mainspring
     assert {event.job for event in told} == {job.id for job in jobs}
 
 
-def test_a_hook_can_be_for_some_tasks_only(app: Mainspring) -> None:
+def test_a_hook_can_be_limited_to_some_tasks(app: Mainspring) -> None:
     shop, all_of_them = Heard(app, "succeeded", task="shop.*"), Heard(app, "succeeded")
 
     @app.task(name="shop.sell", aliases=["old.sell"])
@@ -342,7 +342,7 @@ def test_a_hook_can_be_for_some_tasks_only(app: Mainspring) -> None:
     assert len(all_of_them.events) == 3
 
 
-def test_hooks_may_enqueue(app: Mainspring) -> None:
+def test_hooks_can_enqueue(app: Mainspring) -> None:
     @app.task(name="after")
     async def after(job: str) -> str:
         return job

@@ -20,7 +20,7 @@ from tests.rows.leaks import nothing_is_left
 
 
 @pytest.mark.row("Q11")
-def test_the_record_has_timeline_attempts_errors_worker_wait_and_run_time(app: Mainspring) -> None:
+def test_info_has_timeline_attempts_errors_worker_wait_and_run_time(app: Mainspring) -> None:
     @app.task(name="third_time", retries=2, backoff="10ms", tags=["vip"], meta={"shop": 7})
     def third_time(ctx: Context, order: int) -> int:
         if ctx.attempt < 3:
@@ -52,7 +52,7 @@ def test_the_record_has_timeline_attempts_errors_worker_wait_and_run_time(app: M
 
 
 class TestLogs:
-    def test_the_lines_of_all_attempts_and_only_those_after_a_number(self, app: Mainspring) -> None:
+    def test_logs_returns_the_lines_of_all_attempts_or_those_after_a_number(self, app: Mainspring) -> None:
         @app.task(name="tell", retries=1, backoff="10ms")
         def tell(ctx: Context) -> None:
             ctx.log("one", attempt=ctx.attempt)
@@ -70,11 +70,11 @@ class TestLogs:
         assert {line.level for line in lines} == {"info"}
         assert [line.n for line in job.logs(after=2)] == [3, 4]
 
-    async def test_the_async_twin(self, app: Mainspring) -> None:
+    async def test_alogs_returns_the_lines(self, app: Mainspring) -> None:
         job = await app.call("quiet").aenqueue()
         assert await job.alogs(after=0) == []
 
-    def test_a_job_that_is_not_there_is_no_job_without_lines(self, app: Mainspring) -> None:
+    def test_logs_of_a_deleted_job_raise_job_not_found(self, app: Mainspring) -> None:
         job = app.call("quiet").enqueue()
         job.delete()
         with pytest.raises(JobNotFound):
@@ -82,8 +82,7 @@ class TestLogs:
 
 
 class TestWatch:
-    def test_a_watcher_does_not_go_on_inside_a_running_loop(self, app: Mainspring) -> None:
-        """Made outside, it says so where it would block."""
+    def test_a_watcher_made_outside_a_loop_refuses_to_block_inside_it(self, app: Mainspring) -> None:
         watching = app.call("nobody.knows").enqueue().watch()
         next(watching)
 
@@ -93,7 +92,7 @@ class TestWatch:
 
         asyncio.run(inside())
 
-    def test_the_state_as_it_is_each_change_and_the_end(self, app: Mainspring) -> None:
+    def test_watch_yields_the_current_state_each_change_and_the_end(self, app: Mainspring) -> None:
         go_on = [threading.Event() for _ in range(3)]
 
         @app.task(name="tell", retries=1, backoff="10ms")
@@ -122,7 +121,7 @@ class TestWatch:
         assert all(info.final is (info is seen[-1]) for info in seen)
         assert [len(info.attempts) for info in seen][-1] == 1
 
-    def test_nothing_is_said_twice(self, app: Mainspring) -> None:
+    def test_watch_yields_no_state_twice(self, app: Mainspring) -> None:
         release = threading.Event()
 
         @app.task(name="hold")
@@ -135,26 +134,26 @@ class TestWatch:
             states = [info.state for info in job.watch(timeout=LIMIT)]
         assert len(states) == len(set(states))
 
-    def test_an_ended_job_is_seen_once(self, app: Mainspring) -> None:
+    def test_watch_of_an_ended_job_yields_once(self, app: Mainspring) -> None:
         job = app.call("nobody.knows").enqueue()
         job.cancel("not needed")
         [info] = job.watch()
         assert (info.state, info.note) == (State.CANCELLED, "not needed")
 
-    def test_its_time_limit(self, app: Mainspring) -> None:
+    def test_watch_ends_at_its_timeout(self, app: Mainspring) -> None:
         job = app.call("nobody.knows").enqueue()
         watching = job.watch(timeout="50ms")
         assert next(watching).state is State.READY
         with pytest.raises(ResultTimeout, match=r"0\.05 s"):
             next(watching)
 
-    def test_a_wrong_time_limit_is_refused_at_once(self, app: Mainspring) -> None:
+    def test_a_bad_timeout_of_watch_is_refused_at_once(self, app: Mainspring) -> None:
         job = app.call("nobody.knows").enqueue()
         for verb in (job.watch, job.stream):
             with pytest.raises(InvalidOption, match="timeout"):
                 verb(timeout="soon")
 
-    def test_a_job_that_is_deleted_meanwhile(self, app: Mainspring) -> None:
+    def test_watch_ends_when_the_job_is_deleted(self, app: Mainspring) -> None:
         job = app.call("nobody.knows").enqueue()
         watching = job.watch()
         next(watching)
@@ -162,7 +161,7 @@ class TestWatch:
         with pytest.raises(JobNotFound):
             next(watching)
 
-    async def test_the_async_twin(self, app: Mainspring) -> None:
+    async def test_awatch_yields_the_states(self, app: Mainspring) -> None:
         @app.task(name="quick")
         async def quick() -> None: ...
 
@@ -174,12 +173,13 @@ class TestWatch:
         with pytest.raises(ResultTimeout, match=r"0\.05 s"):
             assert [info.state async for info in waiting.awatch(timeout="50ms")] == []
 
-    async def test_the_blocking_form_refuses_a_running_loop(self, app: Mainspring) -> None:
+    async def test_watch_refuses_a_running_loop(self, app: Mainspring) -> None:
         job = await app.call("nobody.knows").aenqueue()
         with pytest.raises(WouldBlockLoop, match=r"async for \.\.\. in job\.awatch"):
             job.watch()
 
-    def test_a_watcher_that_is_given_up_leaves_nothing_behind(self, app: Mainspring) -> None:
+    def test_a_watcher_closed_early_leaves_nothing_behind(self, app: Mainspring) -> None:
+        """``nothing_is_left`` fails if a task or a thread of a watcher is still there."""
         job = app.call("nobody.knows").enqueue()
         for _ in range(20):
             next(job.watch())
@@ -193,7 +193,7 @@ class Receipt:
 
 
 class TestGet:
-    def test_the_result_is_decoded_by_the_task_where_it_is_known(self, app: Mainspring) -> None:
+    def test_get_decodes_the_result_when_the_task_is_known(self, app: Mainspring) -> None:
         @app.task(name="buy")
         def buy(order: int) -> Receipt:
             return Receipt(order)
@@ -208,16 +208,16 @@ class TestGet:
         assert stranger.jobs.get(job.id).result() == {"order": 7}
         stranger.close()
 
-    def test_one_that_is_not_there(self, app: Mainspring) -> None:
+    def test_get_of_an_unknown_id_raises_job_not_found(self, app: Mainspring) -> None:
         with pytest.raises(JobNotFound):
             app.jobs.get(uuid4())
 
-    async def test_the_async_twin(self, app: Mainspring) -> None:
+    async def test_aget_returns_the_job(self, app: Mainspring) -> None:
         job = await app.call("work").aenqueue()
         assert await app.jobs.aget(job.id) == job
 
 
-def test_the_words_of_whoever_cancelled_it_are_kept(app: Mainspring) -> None:
+def test_the_reason_given_to_cancel_is_kept(app: Mainspring) -> None:
     job = app.call("work").enqueue()
     job.cancel("customer left")
     info = job.info()

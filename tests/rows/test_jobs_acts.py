@@ -14,7 +14,7 @@ from tests.rows.crew import LIMIT, until
 
 class TestRetry:
     @pytest.mark.row("R7")
-    def test_an_ended_job_runs_again_in_a_new_epoch_with_its_lineage(self, app: Mainspring) -> None:
+    def test_retry_runs_an_ended_job_again_in_a_new_epoch_with_its_lineage(self, app: Mainspring) -> None:
         broken = True
 
         @app.task(name="mend", retries=1, backoff="10ms")
@@ -36,7 +36,7 @@ class TestRetry:
         assert [(each.epoch, each.number) for each in again.attempts] == [(1, 1), (1, 2)]
         assert again.token > first.token
 
-    def test_a_cancelled_and_a_succeeded_one_too(self, app: Mainspring) -> None:
+    def test_retry_runs_cancelled_and_succeeded_jobs_too(self, app: Mainspring) -> None:
         @app.task(name="work")
         async def work() -> None: ...
 
@@ -50,12 +50,12 @@ class TestRetry:
             info = job.info()
             assert (info.state, info.epoch) == (State.READY, 2)
 
-    def test_a_live_one_is_refused(self, app: Mainspring) -> None:
+    def test_retry_of_a_live_job_is_refused(self, app: Mainspring) -> None:
         job = app.call("work").enqueue()
         with pytest.raises(WrongState, match="is ready: retry is not possible"):
             job.retry()
 
-    def test_one_whose_key_another_job_holds_is_refused(self, app: Mainspring) -> None:
+    def test_retry_is_refused_while_another_job_holds_the_key(self, app: Mainspring) -> None:
         first = app.call("work").options(key="order-1").enqueue()
         first.cancel()
         second = app.call("work").options(key="order-1").enqueue()
@@ -65,7 +65,7 @@ class TestRetry:
         assert taken.value.holder == second.id
         assert first.info().state is State.CANCELLED
 
-    async def test_the_async_twin(self, app: Mainspring) -> None:
+    async def test_aretry_runs_the_job_again(self, app: Mainspring) -> None:
         job = await app.call("work").aenqueue()
         await job.acancel()
         await job.aretry()
@@ -73,7 +73,7 @@ class TestRetry:
 
 
 class TestRunNow:
-    def test_a_delayed_job_waits_no_longer(self, app: Mainspring) -> None:
+    def test_run_now_starts_a_delayed_job(self, app: Mainspring) -> None:
         @app.task(name="later")
         async def later() -> int:
             return 1
@@ -84,7 +84,7 @@ class TestRunNow:
         with app.worker():
             assert job.result(timeout=LIMIT) == 1
 
-    def test_nor_does_a_retrying_one(self, app: Mainspring) -> None:
+    def test_run_now_starts_a_retrying_job(self, app: Mainspring) -> None:
         @app.task(name="again", retries=1, backoff="1h")
         async def again(ctx: AsyncContext) -> int:
             if ctx.attempt == 1:
@@ -97,13 +97,13 @@ class TestRunNow:
             assert job.run_now()
             assert job.result(timeout=LIMIT) == 2
 
-    async def test_the_async_twin(self, app: Mainspring) -> None:
+    async def test_arun_now_starts_the_job(self, app: Mainspring) -> None:
         job = await app.call("later").options(delay="1h").aenqueue()
         assert await job.arun_now()
 
 
 class TestDelete:
-    def test_gone_with_all_that_was_kept_of_it(self, app: Mainspring) -> None:
+    def test_delete_removes_the_job_and_all_its_data(self, app: Mainspring) -> None:
         waiting = app.call("work").enqueue()
         ended = app.call("work").enqueue()
         ended.cancel()
@@ -115,7 +115,7 @@ class TestDelete:
                 job.delete()
         assert app.jobs.count().total == 0
 
-    def test_a_running_one_is_refused(self, app: Mainspring) -> None:
+    def test_delete_of_a_running_job_is_refused(self, app: Mainspring) -> None:
         begun, release = threading.Event(), threading.Event()
 
         @app.task(name="hold")
@@ -131,7 +131,7 @@ class TestDelete:
             release.set()
             assert job.join(timeout=LIMIT).state is State.SUCCEEDED
 
-    async def test_the_async_twin(self, app: Mainspring) -> None:
+    async def test_adelete_removes_the_job(self, app: Mainspring) -> None:
         job = await app.call("work").aenqueue()
         await job.adelete()
         with pytest.raises(JobNotFound):

@@ -27,7 +27,7 @@ def ids(jobs: Any) -> set[Any]:
 
 @pytest.mark.row("Q11")
 class TestCount:
-    def test_the_total_is_constant_while_jobs_move(self, app: Mainspring) -> None:
+    def test_counts_add_up_to_the_total_while_jobs_move(self, app: Mainspring) -> None:
         """Each count is one snapshot: no job is counted in two states or in none."""
 
         @app.task(name="move", retries=1, backoff="5ms")
@@ -43,7 +43,7 @@ class TestCount:
         assert totals == {900}
         assert (counts.total, counts.live) == (900, 0)
 
-    def test_of_a_query(self, app: Mainspring) -> None:
+    def test_count_of_a_query(self, app: Mainspring) -> None:
         enqueue(app, "a", 3)
         [later] = enqueue(app, "a", delay="1h")
         enqueue(app, "b", 2)
@@ -55,14 +55,14 @@ class TestCount:
         assert set(counts) == set(State)
         assert app.jobs.count(Query()).total == 0
 
-    async def test_the_async_twin(self, app: Mainspring) -> None:
+    async def test_acount_of_a_query(self, app: Mainspring) -> None:
         await app.call("a").aenqueue()
         assert (await app.jobs.acount(Query.where(tasks=["a"]))).total == 1
 
 
 @pytest.mark.row("Q11")
 class TestList:
-    def test_by_state_task_queue_tag_and_time(self, app: Mainspring) -> None:
+    def test_list_by_state_task_queue_tag_and_time(self, app: Mainspring) -> None:
         old = enqueue(app, "a", 2, tags=["red", "big"])
         between = until(lambda: datetime.now(UTC))
         until(lambda: datetime.now(UTC) > between)
@@ -87,7 +87,7 @@ class TestList:
             assert ids(app.jobs.list(query).jobs) == expected, query
         assert ids(app.jobs.list(later).jobs) == {later.id}
 
-    def test_the_children_of_a_job(self, app: Mainspring) -> None:
+    def test_list_the_children_of_a_job(self, app: Mainspring) -> None:
         @app.task(name="a", on_cancel="told")
         def a() -> None: ...
 
@@ -96,7 +96,7 @@ class TestList:
         [child] = app.jobs.list(Query.where(parent=job.id)).jobs
         assert (child.task, child.parent, child.trace) == ("told", job.id, job.info().trace)
 
-    def test_newest_first_in_pages_of_the_limit(self, app: Mainspring) -> None:
+    def test_list_returns_the_newest_first_in_pages_of_the_limit(self, app: Mainspring) -> None:
         jobs = enqueue(app, "a", 25)
         first = app.jobs.list(limit=10)
         second = app.jobs.list(limit=10, cursor=first.cursor)
@@ -105,7 +105,7 @@ class TestList:
         assert found == [job.id for job in reversed(jobs)]
         assert (len(first.jobs), len(third.jobs), third.cursor) == (10, 5, None)
 
-    def test_no_job_twice_or_missed_while_pages_are_read_and_jobs_move(self, app: Mainspring) -> None:
+    def test_pages_repeat_and_miss_no_job_while_jobs_move(self, app: Mainspring) -> None:
         @app.task(name="move", retries=1, backoff="5ms")
         async def move(ctx: AsyncContext, n: int) -> None:
             if ctx.attempt == 1 and n % 2:
@@ -127,7 +127,7 @@ class TestList:
                 assert ids(jobs) <= set(found)
                 rounds += 1
 
-    def test_what_cannot_be_meant_is_refused(self, app: Mainspring) -> None:
+    def test_a_bad_limit_cursor_or_query_is_refused(self, app: Mainspring) -> None:
         for limit in (0, -1, 10_001, 1.5, True):
             with pytest.raises(InvalidOption, match="limit"):
                 app.jobs.list(limit=limit)  # type: ignore[arg-type]
@@ -136,7 +136,7 @@ class TestList:
         with pytest.raises(InvalidOption, match="is not a query"):
             app.jobs.list({"state": "dead"})  # type: ignore[arg-type]
 
-    async def test_the_async_twin(self, app: Mainspring) -> None:
+    async def test_alist_returns_pages(self, app: Mainspring) -> None:
         await app.aenqueue_many(app.call("a") for _ in range(3))
         first = await app.jobs.alist(Query.where(tasks=["a"]), limit=2)
         second = await app.jobs.alist(Query.where(tasks=["a"]), limit=2, cursor=first.cursor)
@@ -144,13 +144,13 @@ class TestList:
 
 
 class TestIterate:
-    def test_all_of_them(self, app: Mainspring) -> None:
+    def test_iterate_yields_every_job(self, app: Mainspring) -> None:
         wanted = enqueue(app, "a", 250)
         enqueue(app, "b", 10)
         assert [info.id for info in app.jobs.iterate(Query.where(tasks=["a"]))] == [job.id for job in reversed(wanted)]
         assert sum(1 for _ in app.jobs.iterate()) == 260
 
-    async def test_the_async_twin(self, app: Mainspring) -> None:
+    async def test_aiterate_yields_every_job(self, app: Mainspring) -> None:
         await app.aenqueue_many(app.call("a") for _ in range(3))
         assert len([info async for info in app.jobs.aiterate(Query.where(tasks=["a"]))]) == 3
         with pytest.raises(WouldBlockLoop, match=r"app\.jobs\.aiterate"):
@@ -167,7 +167,7 @@ CHANGES: list[Callable[[Any, Any], int]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=["cancel", "retry", "run_now", "delete", "reprioritise"])
-def test_what_changes_jobs_refuses_an_empty_query(app: Mainspring, change: Callable[[Any, Any], int]) -> None:
+def test_methods_that_change_jobs_refuse_an_empty_query(app: Mainspring, change: Callable[[Any, Any], int]) -> None:
     [job] = enqueue(app, "a")
     before = job.info()
     for empty in (Query(), Query.where()):
@@ -191,7 +191,7 @@ class TestChange:
         assert app.jobs.cancel(wanted[0]) == 0, "it had ended"
         assert app.jobs.count()["cancelled"] == 2200
 
-    def test_cancel_tells_those_that_run(self, app: Mainspring) -> None:
+    def test_cancel_orders_running_jobs_to_stop(self, app: Mainspring) -> None:
         begun = threading.Barrier(3)
 
         @app.task(name="loop")
@@ -207,8 +207,8 @@ class TestChange:
             assert app.jobs.cancel(Query.where(tasks=["loop"])) == 2
             assert {job.join(timeout=LIMIT).state for job in jobs} == {State.CANCELLED}
 
-    def test_retry_each_once_though_they_end_again_at_once(self, app: Mainspring) -> None:
-        """A job that was retried fits the query again as soon as it has ended."""
+    def test_retry_retries_each_job_once_even_if_it_ends_again(self, app: Mainspring) -> None:
+        """A retried job matches the query again as soon as it has ended."""
 
         @app.task(name="quick")
         async def quick() -> None: ...
@@ -220,26 +220,26 @@ class TestChange:
             until(lambda: app.jobs.count()["succeeded"] == 350)
             assert {job.info().epoch for job in jobs} == {2}
 
-    def test_retry_no_faster_than_its_rate(self, app: Mainspring) -> None:
+    def test_retry_obeys_its_rate(self, app: Mainspring) -> None:
         enqueue(app, "a", 30)
         app.jobs.cancel(Query.everything())
         begun = time.monotonic()
         assert app.jobs.retry(Query.where(tasks=["a"]), rate=20) == 30
         assert time.monotonic() - begun >= 1.3, "30 jobs at 20 a second, two at a time"
 
-    def test_a_rate_that_lets_nothing_through_is_refused(self, app: Mainspring) -> None:
+    def test_a_rate_of_zero_is_refused(self, app: Mainspring) -> None:
         for rate in (0, -1, "fast"):
             with pytest.raises(InvalidOption, match="rate"):
                 app.jobs.retry(Query.everything(), rate=rate)  # type: ignore[arg-type]
 
-    def test_run_now(self, app: Mainspring) -> None:
+    def test_run_now_starts_the_jobs_of_a_query(self, app: Mainspring) -> None:
         enqueue(app, "a", 3, delay="1h")
         enqueue(app, "b", 2, delay="1h")
         assert app.jobs.run_now(Query.where(tasks=["a"])) == 3
         counts = app.jobs.count()
         assert (counts["ready"], counts["scheduled"]) == (3, 2)
 
-    def test_delete_leaves_what_runs(self, app: Mainspring) -> None:
+    def test_delete_leaves_running_jobs(self, app: Mainspring) -> None:
         begun, release = threading.Event(), threading.Event()
 
         @app.task(name="hold")
@@ -276,7 +276,7 @@ class TestChange:
         with pytest.raises(InvalidOption, match="priority"):
             app.jobs.reprioritise(Query.everything(), 101)
 
-    async def test_the_async_twins(self, app: Mainspring) -> None:
+    async def test_the_async_methods_change_jobs(self, app: Mainspring) -> None:
         job = await app.call("a").options(delay="1h").aenqueue()
         assert await app.jobs.areprioritise(job, "high") == 1
         assert await app.jobs.arun_now(job) == 1

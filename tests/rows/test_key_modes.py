@@ -30,7 +30,7 @@ def until(ask: Callable[[], Any], what: str) -> Any:
 @pytest.mark.row("B18")
 @pytest.mark.option("job.key", "task.key")
 class TestDebounce:
-    def test_a_burst_runs_once_with_the_last_arguments(self, app: Mainspring) -> None:
+    def test_debounce_runs_a_burst_once_with_the_last_arguments(self, app: Mainspring) -> None:
         ran: list[int] = []
 
         @app.task(name="index", key=Key.arguments("page", mode="debounce", window="500ms"))
@@ -50,7 +50,7 @@ class TestDebounce:
             assert again.result(timeout=LIMIT) == 20
         assert sorted(ran) == [19, 20, 99]
 
-    def test_whoever_goes_on_enqueueing_does_not_put_it_off_for_ever(self, app: Mainspring) -> None:
+    def test_debounce_starts_the_job_at_its_limit_although_calls_go_on(self, app: Mainspring) -> None:
         task = app.task(name=NAME, key=Key("k", mode="debounce", window="1h", max_wait="1h"))(once)
         first = task.enqueue(1)
         due = first.info().due
@@ -63,7 +63,7 @@ class TestDebounce:
         assert now is not None
         assert now > was
 
-    def test_all_that_is_said_of_it_is_the_last_ones(self, app: Mainspring) -> None:
+    def test_debounce_takes_arguments_and_options_of_the_last_call(self, app: Mainspring) -> None:
         task = app.task(name=NAME, key=Key("k", mode="debounce", window="1h"))(once)
         first = task.options(priority="low", tags=["old"], retries=1).enqueue(1)
         task.options(priority="high", tags=["new"], queue="other", meta={"by": "ada"}).enqueue(2)
@@ -72,7 +72,7 @@ class TestDebounce:
         assert info.args == {"n": 2}
         assert total(app) == 1
 
-    def test_a_hundred_threads_make_one_job(self, app: Mainspring) -> None:
+    def test_debounce_of_a_hundred_threads_makes_one_job(self, app: Mainspring) -> None:
         task = app.task(name=NAME)(once)
         jobs: list[Job[int]] = at_once(task.options(key=Key("k", mode="debounce", window="200ms")), 100)
         assert len({job.id for job in jobs}) == 1
@@ -80,7 +80,7 @@ class TestDebounce:
             assert {job.result(timeout=LIMIT) for job in jobs} <= set(range(100))
         assert total(app) == 1
 
-    def test_in_one_call_of_enqueue_many(self, app: Mainspring) -> None:
+    def test_debounce_in_one_call_of_enqueue_many(self, app: Mainspring) -> None:
         task = app.task(name=NAME, key=Key("k", mode="debounce", window="1h"))(once)
         jobs = app.enqueue_many(task.s(n) for n in range(5))
         assert {job.id for job in jobs} == {jobs[0].id}
@@ -90,7 +90,7 @@ class TestDebounce:
 
 @pytest.mark.row("B18")
 class TestThrottle:
-    def test_the_first_at_once_and_the_rest_as_one(self, app: Mainspring) -> None:
+    def test_throttle_runs_the_first_call_at_once_and_the_rest_as_one_job(self, app: Mainspring) -> None:
         ran: list[tuple[int, float]] = []
 
         @app.task(name="push", key=Key("k", mode="throttle", window="1s"))
@@ -113,7 +113,7 @@ class TestThrottle:
 
 @pytest.mark.row("B18")
 class TestKeepLast:
-    def test_one_runs_and_the_last_waits(self, app: Mainspring) -> None:
+    def test_keep_last_runs_one_job_and_the_last_call_waits(self, app: Mainspring) -> None:
         ran: list[int] = []
         at_once_now, most = 0, 0
         begun, go_on, lock = threading.Event(), threading.Event(), threading.Lock()
@@ -143,7 +143,7 @@ class TestKeepLast:
         assert (ran, most) == ([0, 0, 5], 1)
 
     @pytest.mark.parametrize("end", ["dead", "cancelled"])
-    def test_however_the_first_ends(self, app: Mainspring, end: str) -> None:
+    def test_keep_last_starts_the_waiting_job_however_the_first_ends(self, app: Mainspring, end: str) -> None:
         begun, go_on = threading.Event(), threading.Event()
 
         @app.task(name="ends", key=Key("k", mode="keep_last"), retries=0)
@@ -168,8 +168,8 @@ class TestKeepLast:
 
 
 @pytest.mark.row("R10")
-class TestKept:
-    def test_the_same_request_runs_once_and_all_get_its_result(self, app: Mainspring) -> None:
+class TestKeptKeys:
+    def test_equal_calls_with_a_kept_key_run_once_and_all_get_the_result(self, app: Mainspring) -> None:
         charged: list[int] = []
 
         @app.task(name="charge", key=Key.arguments("order", keep="24h"))
@@ -188,7 +188,7 @@ class TestKept:
             assert (late.id, late.created, late.result(timeout=LIMIT)) == (jobs[0].id, False, "receipt 7")
         assert charged == [7]
 
-    def test_other_arguments_under_the_key_are_an_error(self, app: Mainspring) -> None:
+    def test_other_arguments_under_a_kept_key_are_an_error(self, app: Mainspring) -> None:
         @app.task(name="charge", key=Key.arguments("order", keep="24h"))
         def charge(order: int, amount: int) -> None: ...
 
@@ -205,7 +205,7 @@ class TestKept:
             by_text.enqueue(9, 2)
         assert total(app) == 2
 
-    def test_one_that_failed_may_be_sent_again(self, app: Mainspring) -> None:
+    def test_a_call_with_a_kept_key_can_be_repeated_after_a_failure(self, app: Mainspring) -> None:
         @app.task(name="fails", key=Key.arguments("n", keep="24h"), retries=0)
         def fails(n: int) -> None:
             raise ValueError
@@ -217,7 +217,7 @@ class TestKept:
 
 
 class TestAround:
-    def test_why_names_the_key(self, app: Mainspring) -> None:
+    def test_why_names_the_key_mode_that_delays_the_job(self, app: Mainspring) -> None:
         begun, go_on = threading.Event(), threading.Event()
 
         @app.task(name="why.slow", key=Key("k", mode="keep_last"))
@@ -240,7 +240,7 @@ class TestAround:
         assert (why.kind, why.name) == ("key", "k")
         assert "keep_last" in why.text
 
-    def test_a_delay_beside_a_window_is_refused(self, app: Mainspring) -> None:
+    def test_a_delay_together_with_a_window_is_refused(self, app: Mainspring) -> None:
         task = app.task(name=NAME, key=Key("k", mode="debounce", window="1s"))(once)
         with pytest.raises(InvalidOption, match=r"(?s)delay.*mode='debounce'.*window of the key"):
             task.options(delay="1m").enqueue(1)
@@ -249,7 +249,9 @@ class TestAround:
 @pytest.mark.stores("sqlite", "postgres")
 class TestCallersTransaction:
     @pytest.mark.parametrize("mode", ["debounce", "throttle"])
-    def test_it_is_replaced_when_that_commits(self, app: Mainspring, outside: SqlOutside, mode: Any) -> None:
+    def test_a_job_is_replaced_when_the_callers_transaction_commits(
+        self, app: Mainspring, outside: SqlOutside, mode: Any
+    ) -> None:
         task = app.task(name=NAME, key=Key("k", mode=mode, window="1h"))(once)
         first = task.enqueue(1)
         mine = outside.connect()
@@ -261,7 +263,7 @@ class TestCallersTransaction:
         mine.close()
 
     @pytest.mark.stores("postgres")
-    def test_keep_last_is_refused_where_a_run_would_wait_for_it(self, app: Mainspring, outside: SqlOutside) -> None:
+    def test_keep_last_is_refused_in_the_callers_transaction(self, app: Mainspring, outside: SqlOutside) -> None:
         task = app.task(name=NAME, key=Key("k", mode="keep_last"))(once)
         app.open()
         mine = outside.connect()

@@ -46,7 +46,7 @@ class TestManyCallers:
         with app.worker():
             assert len({job.result(timeout=LIMIT) for job in jobs}) == 1
 
-    def test_so_do_five_processes_with_twenty_threads_each(self, app: Mainspring, tmp_path: Path) -> None:
+    def test_five_processes_with_twenty_threads_each_make_one_job(self, app: Mainspring, tmp_path: Path) -> None:
         app.open()
         command = [sys.executable, "-m", "tests.rows.callers", app.settings.url, str(tmp_path), "20"]
         callers = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(5)]
@@ -65,14 +65,14 @@ class TestManyCallers:
         assert [created for _, created in said].count("True") == 1
         assert total(app) == 1
 
-    async def test_so_do_a_hundred_coroutines(self, app: Mainspring) -> None:
+    async def test_a_hundred_coroutines_make_one_job(self, app: Mainspring) -> None:
         task = app.task(name=NAME, key="one")(once)
         jobs = await asyncio.gather(*(task.aenqueue(n) for n in range(100)))
         assert len({job.id for job in jobs}) == 1
         assert [job.created for job in jobs].count(True) == 1
         await app.aclose()
 
-    def test_so_does_one_batch(self, app: Mainspring) -> None:
+    def test_one_batch_makes_one_job(self, app: Mainspring) -> None:
         task = app.task(name=NAME)(once)
         other = task.s(7)
         jobs = app.enqueue_many([*(task.s(n).options(key="one") for n in range(10)), other])
@@ -107,7 +107,7 @@ class TestHolder:
         assert slow.enqueue().id != first.id
 
     @pytest.mark.parametrize("end", ["cancelled", "dead", "deleted"])
-    def test_however_it_ends(self, app: Mainspring, end: str) -> None:
+    def test_a_key_is_free_however_its_job_ends(self, app: Mainspring, end: str) -> None:
         @app.task(name="ends", key="k", retries=0)
         def ends() -> None:
             raise ValueError
@@ -124,13 +124,13 @@ class TestHolder:
         assert again.id != first.id
         assert again.created
 
-    def test_a_key_belongs_to_its_task_and_a_plain_enqueue_is_not_bound_by_it(self, app: Mainspring) -> None:
+    def test_a_key_belongs_to_its_task_and_a_plain_enqueue_ignores_it(self, app: Mainspring) -> None:
         one, two = app.task(name="one")(once), app.task(name="two")(once)
         jobs = [one.options(key="k").enqueue(1), two.options(key="k").enqueue(1), one.enqueue(1), one.enqueue(1)]
         assert len({job.id for job in jobs}) == 4
         assert all(job.created for job in jobs)
 
-    def test_other_programs_that_know_only_the_name_meet_the_same_key(self, app: Mainspring) -> None:
+    def test_a_producer_that_knows_only_the_task_name_uses_the_same_key(self, app: Mainspring) -> None:
         first = app.task(name="shop.report")(once).options(key=Key.arguments("n")).enqueue(7)
         stranger = Mainspring(app.settings.url)
         same = stranger.call("shop.report", n=7).options(key=Key.arguments("n")).enqueue()
@@ -139,13 +139,13 @@ class TestHolder:
         assert (same.id, same.created) == (first.id, False)
         assert other.created
 
-    def test_the_key_is_shown(self, app: Mainspring) -> None:
+    def test_info_shows_the_key(self, app: Mainspring) -> None:
         job = app.task(name="shown")(once).options(key=Key.arguments()).enqueue(7)
         assert job.info().key == "n=7"
 
 
 class TestWindow:
-    def test_until_it_is_over_callers_get_the_job_that_has_ended(self, app: Mainspring) -> None:
+    def test_callers_get_the_ended_job_until_the_window_is_over(self, app: Mainspring) -> None:
         task = app.task(name=NAME, key=Key("k", window="1h"))(once)
         with app.worker():
             first = task.enqueue(1)
@@ -154,7 +154,7 @@ class TestWindow:
             assert (again.id, again.created) == (first.id, False)
             assert again.result(timeout=LIMIT) == 1
 
-    def test_then_there_is_a_new_one(self, app: Mainspring) -> None:
+    def test_after_the_window_a_new_job_is_made(self, app: Mainspring) -> None:
         task = app.task(name=NAME, key=Key("k", window="300ms"))(once)
         with app.worker():
             first = task.enqueue(1)
@@ -162,7 +162,7 @@ class TestWindow:
             fresh = until(lambda: job if (job := task.enqueue(2)).created else None, "the window is over")
         assert fresh.id != first.id
 
-    def test_a_window_shorter_than_the_job_does_not_let_a_second_one_in(self, app: Mainspring) -> None:
+    def test_a_window_shorter_than_the_job_does_not_admit_a_second_job(self, app: Mainspring) -> None:
         task = app.task(name=NAME, key=Key("k", window="1ms"))(once)
         first = task.enqueue(1)
         until(lambda: (time.time() - first.info().enqueued.timestamp()) > 0.01, "the window is over")
@@ -178,7 +178,7 @@ class TestWindow:
 
 
 class TestArguments:
-    def test_equal_arguments_make_one_job_however_they_are_spelt(self, app: Mainspring) -> None:
+    def test_equal_arguments_make_one_job_however_they_are_passed(self, app: Mainspring) -> None:
         @app.task(name="report", key=Key.arguments())
         def report(month: str, copies: int = 1, parts: dict[str, int] | None = None) -> None: ...
 
@@ -202,7 +202,7 @@ class TestArguments:
 
 
 class TestPolicies:
-    def test_error_names_the_holder_and_inserts_nothing_of_the_batch(self, app: Mainspring) -> None:
+    def test_on_conflict_error_names_the_holder_and_inserts_nothing_of_the_batch(self, app: Mainspring) -> None:
         task = app.task(name=NAME)(once)
         key = Key("k", on_conflict="error")
         first = task.options(key=key).enqueue(1)
@@ -211,7 +211,7 @@ class TestPolicies:
         assert taken.value.holder == first.id
         assert total(app) == 1
 
-    def test_replace_takes_the_place_of_a_waiting_job(self, app: Mainspring) -> None:
+    def test_on_conflict_replace_replaces_a_waiting_job(self, app: Mainspring) -> None:
         task = app.task(name=NAME, key=Key("k", on_conflict="replace"))(once)
         jobs = [task.options(delay=delay).enqueue(n) for n, delay in enumerate([None, "1h", None])]
         assert all(job.created for job in jobs)
@@ -221,7 +221,7 @@ class TestPolicies:
         with app.worker():
             assert jobs[2].result(timeout=LIMIT) == 2
 
-    def test_replace_leaves_a_running_job_alone_and_takes_its_key(self, app: Mainspring) -> None:
+    def test_on_conflict_replace_leaves_a_running_job_and_takes_its_key(self, app: Mainspring) -> None:
         begun, go_on = threading.Event(), threading.Event()
 
         @app.task(name="slow", key=Key("k", on_conflict="replace"))
@@ -239,7 +239,7 @@ class TestPolicies:
             go_on.set()
             assert [first.result(timeout=LIMIT), second.result(timeout=LIMIT)] == [1, 2]
 
-    def test_a_hundred_that_replace_each_other_leave_one(self, app: Mainspring) -> None:
+    def test_a_hundred_replacing_calls_leave_one_job(self, app: Mainspring) -> None:
         task = app.task(name=NAME)(once)
         jobs: list[Job[int]] = at_once(task.options(key=Key("k", on_conflict="replace")), 100)
         assert len({job.id for job in jobs}) == 100
@@ -248,7 +248,7 @@ class TestPolicies:
 
 
 @pytest.mark.stores("sqlite", "postgres")
-def test_a_key_inside_the_caller_s_transaction_is_held_when_it_commits(app: Mainspring, outside: SqlOutside) -> None:
+def test_a_key_in_the_callers_transaction_is_held_after_the_commit(app: Mainspring, outside: SqlOutside) -> None:
     task = app.task(name=NAME, key="k")(once)
     app.open()
     mine = outside.connect()

@@ -20,7 +20,7 @@ Make = Callable[..., Mainspring]
 
 @pytest.fixture
 def fleet(store_url: str) -> Iterator[Make]:
-    """Apps on one store with the same tasks: each stands for a machine. ``ran`` has who ran what."""
+    """Apps on one store with the same tasks, one for each machine. ``ran`` has the app and the job of each run."""
     apps: list[Mainspring] = []
 
     def make(ran: list[tuple[str, str]] | None = None, name: str = "", **given: Any) -> Mainspring:
@@ -54,7 +54,7 @@ def call(app: Mainspring, task: str) -> Any:
 @pytest.mark.row("D5")
 class TestLabels:
     @pytest.mark.option("task.needs", "worker.labels")
-    def test_training_never_runs_without_the_label_while_inference_does(self, fleet: Make) -> None:
+    def test_a_job_with_a_need_never_runs_without_the_label(self, fleet: Make) -> None:
         ran: list[tuple[str, str]] = []
         plain, gpu = fleet(ran, "plain"), fleet(ran, "gpu", labels=["nothing"])
         training = plain.enqueue_many([call(plain, "train") for _ in range(10)])
@@ -68,7 +68,7 @@ class TestLabels:
         assert {who for task, who in ran if task == "train"} == {"gpu"}
         assert ("infer", "plain") in ran
 
-    def test_all_labels_are_needed(self, fleet: Make) -> None:
+    def test_a_job_with_several_needs_runs_where_all_labels_are_met(self, fleet: Make) -> None:
         ran: list[tuple[str, str]] = []
         one, both = fleet(ran, "one"), fleet(ran, "both")
         much, little = call(one, "train_much").enqueue(), call(one, "train").enqueue()
@@ -79,8 +79,10 @@ class TestLabels:
                 assert much.join(timeout=LIMIT).state is State.SUCCEEDED
         assert ("train_much", "both") in ran
 
-    def test_a_job_by_name_is_left_to_the_labelled_ones_without_an_attempt(self, fleet: Make) -> None:
-        """The producer does not know the needs; who finds out hands it back once, and is not given it again."""
+    def test_a_job_by_name_is_handed_back_to_labelled_workers_without_an_attempt(self, fleet: Make) -> None:
+        """The producer does not know the needs. A worker without the label hands the job back once and is not given
+        the job again.
+        """
         ran: list[tuple[str, str]] = []
         plain, gpu = fleet(ran, "plain"), fleet(ran, "gpu")
         stranger = Mainspring(gpu.settings.url)
@@ -97,7 +99,7 @@ class TestLabels:
         assert ("train", "gpu") in ran
         stranger.close()
 
-    def test_a_job_that_waits_since_before_the_need_is_left_to_them_too(self, fleet: Make) -> None:
+    def test_a_job_that_waits_since_before_the_need_is_handed_back_too(self, fleet: Make) -> None:
         ran: list[tuple[str, str]] = []
         before, plain, gpu = Mainspring(fleet().settings.url), fleet(ran, "plain"), fleet(ran, "gpu")
 
@@ -113,8 +115,8 @@ class TestLabels:
         assert ran == [("train", "gpu")]
         before.close()
 
-    def test_a_need_that_changed_leaves_no_job_behind(self, fleet: Make) -> None:
-        """Jobs keep what they were enqueued with; who has what both ask for runs them."""
+    def test_a_changed_need_strands_no_job(self, fleet: Make) -> None:
+        """Jobs keep the needs they were enqueued with. A worker that meets the old and the new needs runs them."""
         ran: list[tuple[str, str]] = []
         before, after = Mainspring(fleet().settings.url), fleet(ran, "after")
 
@@ -127,7 +129,7 @@ class TestLabels:
         before.close()
 
     @pytest.mark.parametrize("needs", [{"cuda"}, set()], ids=["one of two", "none"])
-    def test_needs_that_were_taken_off_leave_no_job_behind(self, fleet: Make, needs: set[str]) -> None:
+    def test_removed_needs_strand_no_job(self, fleet: Make, needs: set[str]) -> None:
         before, after = Mainspring(fleet().settings.url), Mainspring(fleet().settings.url, **short_settings())
 
         @before.task(name="infer", needs={"cuda", "large"})
@@ -142,8 +144,10 @@ class TestLabels:
         before.close()
         after.close()
 
-    def test_why_tells_when_a_worker_does_not_ask_for_such_jobs(self, fleet: Make) -> None:
-        """Of many labels not every set is asked for: what a task needed once is left behind, and that is told."""
+    def test_why_says_that_no_worker_requests_the_labels_of_a_job(self, fleet: Make) -> None:
+        """A worker with many labels does not request every subset of them. A subset that no task needs any more can
+        be left out.
+        """
         before, after = Mainspring(fleet().settings.url), Mainspring(fleet().settings.url, **short_settings())
 
         @before.task(name="infer", needs={"a", "b"})
@@ -175,7 +179,7 @@ class TestLabels:
             assert job.join(timeout=LIMIT).state is State.SUCCEEDED
         assert len(tries) == 2
 
-    def test_a_worker_tells_its_labels_and_what_it_can_run(self, fleet: Make) -> None:
+    def test_a_worker_lists_its_labels_and_what_it_can_run(self, fleet: Make) -> None:
         app = fleet()
         with app.worker(labels={"gpu", "a100"}):
             [told] = app.workers.list()
@@ -183,20 +187,20 @@ class TestLabels:
         assert set(told.tasks) == {"train", "infer"}
 
     @pytest.mark.option("app.labels")
-    def test_labels_of_the_app_are_those_of_its_workers(self, fleet: Make) -> None:
+    def test_workers_have_the_labels_of_their_app(self, fleet: Make) -> None:
         app = fleet(labels="gpu,big")
         with app.worker():
             assert app.workers.list()[0].labels == ("big", "gpu")
             assert call(app, "train_much").enqueue().join(timeout=LIMIT).state is State.SUCCEEDED
 
-    def test_a_worker_until_empty_does_not_wait_for_what_it_cannot_run(self, fleet: Make) -> None:
+    def test_a_worker_until_empty_does_not_wait_for_jobs_it_cannot_run(self, fleet: Make) -> None:
         app = fleet()
         waits, runs = call(app, "train").enqueue(), call(app, "infer").enqueue()
         with app.worker(until_empty=True) as worker:
             until(lambda: worker.exit_code == 0, "it ends")
         assert (waits.info().state, runs.info().state) == (State.READY, State.SUCCEEDED)
 
-    def test_a_test_has_every_label(self, fleet: Make) -> None:
+    def test_a_test_app_has_every_label(self, fleet: Make) -> None:
         app = fleet()
         with app.test() as t:
             job = call(app, "train_much").enqueue()
@@ -207,14 +211,14 @@ class TestLabels:
 @pytest.mark.stores("sqlite")
 class TestBadLabels:
     @pytest.mark.parametrize("needs", ["gpu", {"GPU"}, {"a b"}, {""}, {"x" * 41}, {7}, 7, {str(n) for n in range(11)}])
-    def test_needs_that_are_none_are_refused_at_declaration(self, app: Mainspring, needs: Any) -> None:
+    def test_bad_needs_are_refused_at_declaration(self, app: Mainspring, needs: Any) -> None:
         with pytest.raises(InvalidOption, match=r"task '.*train': needs="):
 
             @app.task(needs=needs)
             def train() -> None: ...
 
     @pytest.mark.parametrize("labels", ["gpu,,big", ["gpu!"], "", 7])
-    def test_labels_that_are_none_are_refused(self, app: Mainspring, labels: Any) -> None:
+    def test_bad_labels_are_refused(self, app: Mainspring, labels: Any) -> None:
         with pytest.raises(InvalidOption, match="labels="):
             app.worker(labels=labels)
 
@@ -253,7 +257,7 @@ class TestPins:
         for app in (old, new):
             app.close()
 
-    def test_a_drain_of_a_test_leaves_what_is_pinned_to_another_version(self, store_url: str) -> None:
+    def test_a_drain_of_a_test_app_leaves_jobs_pinned_to_another_version(self, store_url: str) -> None:
         ran: list[str] = []
         old, new = (pinned(store_url, version, ran) for version in "12")
         left = call(old, "pinned").enqueue()
@@ -266,7 +270,7 @@ class TestPins:
         for app in (old, new):
             app.close()
 
-    def test_pins_and_needs_go_together(self, store_url: str) -> None:
+    def test_pins_and_needs_apply_together(self, store_url: str) -> None:
         app = Mainspring(store_url, version="2", **short_settings())
         begun = threading.Event()
 
@@ -279,7 +283,7 @@ class TestPins:
             assert job.join(timeout=LIMIT).state is State.SUCCEEDED
         app.close()
 
-    def test_a_pin_that_was_taken_off_leaves_no_job_behind(self, store_url: str) -> None:
+    def test_a_removed_pin_strands_no_job(self, store_url: str) -> None:
         pinned, free = (Mainspring(store_url, **{**short_settings(), "version": "1"}) for _ in range(2))
 
         @pinned.task(name="report", pin_version=True)
@@ -295,7 +299,7 @@ class TestPins:
         free.close()
 
     def test_a_job_by_name_is_not_pinned(self, store_url: str) -> None:
-        """Who does not know the task cannot know that it is."""
+        """A producer that does not know the task cannot know that the task is pinned."""
         ran: list[str] = []
         app, stranger = pinned(store_url, "1", ran), Mainspring(store_url, version="0")
         job = stranger.call("pinned").enqueue()
@@ -305,7 +309,9 @@ class TestPins:
             each.close()
 
     def test_runs_of_a_schedule_are_not_pinned(self, store_url: str) -> None:
-        """It outlives the version that declared it, and would wait for ever for the one that is gone."""
+        """A schedule outlives the version that declared it. A pinned run would wait for ever for a version that is
+        gone.
+        """
         ran: list[str] = []
         old, new = (pinned(store_url, version, ran) for version in ("1", "2"))
         old.schedules.put("user", "pinned", mode="triggered")
@@ -317,7 +323,7 @@ class TestPins:
             each.close()
 
     @pytest.mark.stores("sqlite")
-    def test_without_a_version_it_is_refused_when_it_is_used(self, store_url: str) -> None:
+    def test_a_pinned_task_without_a_version_of_the_app_is_refused(self, store_url: str) -> None:
         app = Mainspring(store_url)
 
         @app.task(name="pinned", pin_version=True)

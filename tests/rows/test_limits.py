@@ -44,7 +44,7 @@ class Gauge:
 class TestConcurrency:
     @pytest.mark.option("task.limit")
     def test_a_task_is_limited_in_the_whole_fleet(self, app: Mainspring) -> None:
-        """Two workers with many slots; never more than three at once, and all of them run."""
+        """Two workers with many slots: never more than three jobs run at once, and all of them run."""
         gauge = Gauge()
 
         @app.task(limit=Concurrency(3))
@@ -57,7 +57,7 @@ class TestConcurrency:
             assert [job.result(timeout=LIMIT) for job in jobs] == list(range(40))
         assert gauge.most["all"] == 3
 
-    def test_each_key_is_limited_by_itself(self, app: Mainspring) -> None:
+    def test_each_key_has_its_own_limit(self, app: Mainspring) -> None:
         gauge = Gauge()
 
         @app.task(limit=Concurrency(1, by="tenant"))
@@ -90,14 +90,14 @@ class TestConcurrency:
         assert (gauge.most["billing"], gauge.total) == (1, 12)
 
     def test_a_limiter_has_one_set_of_limits(self, app: Mainspring) -> None:
-        """The same declaration may come twice, as that of a module which is run twice does."""
+        """The same declaration is accepted twice, because a module can be run twice."""
         app.limiter("api", Rate(100, per="1s"), Concurrency(2))
         app.limiter("api", Rate(100, per="1s"), Concurrency(2))
         for limits in ([Rate(100, per="1s")], [Rate(100, per="1s"), Concurrency(3)], [Concurrency(2, by="who")]):
             with pytest.raises(InvalidOption, match="other limits"):
                 app.limiter("api", *limits)
 
-    def test_a_task_of_a_limiters_name_has_limits_of_its_own(self, app: Mainspring) -> None:
+    def test_a_task_named_like_a_limiter_has_its_own_limits(self, app: Mainspring) -> None:
         shared = app.limiter("limits.same", Concurrency(1))
 
         @app.task(name="limits.same", limit=Concurrency(1))
@@ -130,13 +130,13 @@ class TestConcurrency:
                 job.result(timeout=LIMIT)
             app.limits.reset("limits.slow:at-once")
 
-    def test_unknown_limits_are_told(self, app: Mainspring) -> None:
+    def test_unknown_limits_are_refused(self, app: Mainspring) -> None:
         for verb in (lambda: app.limits.set("nobody", 1), lambda: app.limits.reset("nobody"),
                      lambda: app.limits.get("nobody"), lambda: app.limits.delete("nobody")):  # fmt: skip
             with pytest.raises(InvalidOption, match="not in the store"):
                 verb()
 
-    def test_the_last_code_decides_about_the_size(self, app: Mainspring, store_url: str) -> None:
+    def test_the_size_in_the_last_code_applies(self, app: Mainspring, store_url: str) -> None:
         @app.task(name="limits.sized", limit=Concurrency(1))
         def sized() -> None: ...
 
@@ -148,10 +148,11 @@ class TestConcurrency:
 
         with newer.worker():
             until(lambda: app.limits.get("limits.sized:at-once").size == 7, "the worker declares it")
+        assert app.limits.get("limits.sized:at-once").size == 7
         newer.close()
 
-    def test_places_of_the_dead_are_free(self, tasks: Tasks, crew: Crew, tmp_path: Path) -> None:
-        """A process is killed with a place in its hands: another goes on with the job and its limit."""
+    def test_the_places_of_a_killed_process_are_released(self, tasks: Tasks, crew: Crew, tmp_path: Path) -> None:
+        """A process is killed while its job holds a place. Another worker runs the job under the same limit."""
         app = tasks.app
         held = tasks.held.enqueue()
         doomed = crew.start()
@@ -167,8 +168,8 @@ class TestConcurrency:
 
 @pytest.mark.row("R9")
 class TestRate:
-    def test_no_more_start_in_any_window(self, app: Mainspring) -> None:
-        """Counted by what the store wrote down as their start."""
+    def test_a_rate_starts_no_more_jobs_in_any_window(self, app: Mainspring) -> None:
+        """The test counts the start times that the store recorded."""
 
         @app.task(limit=Rate(10, per="500ms"))
         async def call(n: int) -> None: ...
@@ -180,7 +181,7 @@ class TestRate:
         for first, beyond in zip(starts, starts[10:], strict=False):
             assert (beyond - first).total_seconds() >= 0.5  # type: ignore[operator]  # all of them started
 
-    def test_a_handler_slows_the_rate(self, app: Mainspring) -> None:
+    def test_a_handler_lowers_the_rate(self, app: Mainspring) -> None:
         tried: list[float] = []
 
         @app.task(limit=Rate(100, per="1s"), retries=0)
@@ -198,7 +199,7 @@ class TestRate:
         assert all(later - tried[0] >= 0.9 for later in tried[1:])
         assert first.info().attempt == 1
 
-    def test_any_code_may_obey_it(self, app: Mainspring) -> None:
+    def test_blocks_obey_a_limiter(self, app: Mainspring) -> None:
         limiter = app.limiter("api", Rate(3, per="1s"), Concurrency(2))
         entered: list[float] = []
 
@@ -222,10 +223,8 @@ class TestRate:
         assert entered[3] - entered[0] >= 0.9
         assert app.limits.get("limiter/api:at-once").used == 0
 
-    def test_a_backlog_of_jobs_does_not_keep_other_code_out(
-        self, app: Mainspring, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A worker gives a place back and takes it again in one step, so that it is never found free."""
+    def test_a_backlog_of_jobs_does_not_starve_blocks(self, app: Mainspring, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A worker releases a place and takes it again in one step, so a block never finds the place free."""
         asked, go_on = threading.Event(), threading.Event()
         order: list[str] = []
 
@@ -260,7 +259,7 @@ class TestRate:
                 job.join(timeout=LIMIT)
         assert order == ["job", "block", *["job"] * 4]
 
-    def test_waiting_has_an_end(self, app: Mainspring) -> None:
+    def test_a_block_raises_limit_timeout_after_its_wait(self, app: Mainspring) -> None:
         limiter = app.limiter("one", Concurrency(1, by="who"))
         hurried = limiter.at(key="a", wait="100ms")
         with limiter.at(key="a"), limiter.at(key="b"), pytest.raises(LimitTimeout, match="one:at-once/who=a"), hurried:
@@ -271,7 +270,7 @@ class TestRate:
 
 @pytest.mark.row("B5")
 class TestWhy:
-    def test_what_holds_it_back_is_told(self, app: Mainspring) -> None:
+    def test_why_names_the_limit_that_delays_a_job(self, app: Mainspring) -> None:
         go_on = threading.Event()
 
         @app.task(name="why.slow", limit=Concurrency(1, by="who"))
@@ -307,8 +306,8 @@ class TestWhy:
             by_name = app.call("nobody.knows").enqueue()
             until(lambda: {each.kind for each in by_name.why().obstacles} == {"unknown_task"}, "it is parked")
 
-    def test_why_tells_of_a_dearer_job_ahead(self, app: Mainspring) -> None:
-        """In a lane nobody passes: what would fit waits with it."""
+    def test_why_names_a_job_of_higher_cost_ahead(self, app: Mainspring) -> None:
+        """Jobs of one lane start in order: a cheaper job does not overtake."""
 
         @app.task(name="why.dear", limit=Rate(3, per="1h", cost="cost"))
         def work(cost: int) -> None: ...
@@ -321,8 +320,8 @@ class TestWhy:
             dear.cancel()
             assert cheap.join(timeout=LIMIT).state == "succeeded"
 
-    def test_why_tells_of_workers_that_run_as_many_as_they_may(self, app: Mainspring) -> None:
-        """Until there is one that may run more."""
+    def test_why_says_that_all_workers_have_reached_the_concurrency_of_the_queue(self, app: Mainspring) -> None:
+        """Until a worker has a free place."""
         go_on = threading.Event()
 
         @app.task(name="why.capped", queue="capped")
@@ -350,7 +349,7 @@ class TestWhy:
                 for job in jobs:
                     job.join(timeout=LIMIT)
 
-    def test_labels_and_versions(self, store_url: str) -> None:
+    def test_why_names_missing_labels_and_versions(self, store_url: str) -> None:
         def train() -> None: ...
 
         old, new = (
@@ -368,8 +367,7 @@ class TestWhy:
         old.close()
         new.close()
 
-    def test_nothing_holds_it_back(self, app: Mainspring) -> None:
-        """Then the next turn takes it."""
+    def test_why_reports_no_obstacle_for_a_job_of_the_next_turn(self, app: Mainspring) -> None:
         gone = threading.Event()
 
         @app.task(name="why.free")

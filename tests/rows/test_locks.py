@@ -20,7 +20,7 @@ from tests.rows.locked import take_away
 
 @pytest.mark.row("L1")
 class TestVerbs:
-    def test_one_at_a_time(self, app: Mainspring, other: Mainspring) -> None:
+    def test_a_lock_has_one_holder_at_a_time(self, app: Mainspring, other: Mainspring) -> None:
         mine, theirs = app.lock("nightly"), other.lock("nightly")
         assert mine.acquire()
         with pytest.raises(LockBusy):
@@ -31,11 +31,11 @@ class TestVerbs:
             mine.acquire()
         theirs.release()
 
-    def test_other_names_are_other_locks(self, app: Mainspring) -> None:
+    def test_locks_of_other_names_are_independent(self, app: Mainspring) -> None:
         with app.lock("a"), app.lock("ab"), app.lock("a=b"), app.lock("A"), app.lock("été"):
             assert {info.name for info in app.locks.list()} == {"a", "ab", "a=b", "A", "été"}
 
-    def test_it_is_asked_about_by_anybody(self, app: Mainspring, other: Mainspring) -> None:
+    def test_is_locked_answers_for_any_process(self, app: Mainspring, other: Mainspring) -> None:
         mine, theirs = app.lock("nightly", ttl="1m"), other.lock("nightly", ttl="5s")
         assert not theirs.is_locked()
         assert theirs.remaining() == timedelta(0)
@@ -44,7 +44,7 @@ class TestVerbs:
             assert timedelta(seconds=30) < theirs.remaining() <= timedelta(minutes=1)
         assert not theirs.is_locked()
 
-    def test_extend(self, app: Mainspring, other: Mainspring) -> None:
+    def test_extend_sets_a_new_ttl(self, app: Mainspring, other: Mainspring) -> None:
         lock = app.lock("nightly", ttl="10s")
         with lock:
             lock.extend("10m")
@@ -52,7 +52,7 @@ class TestVerbs:
             lock.extend("1s")
             assert other.lock("nightly").remaining() > timedelta(minutes=9), "never shorter"
 
-    async def test_the_async_twins(self, app: Mainspring, other: Mainspring) -> None:
+    async def test_the_async_methods_of_a_lock(self, app: Mainspring, other: Mainspring) -> None:
         lock = app.lock("nightly")
         assert await lock.aacquire()
         assert await other.lock("nightly").ais_locked()
@@ -66,7 +66,7 @@ class TestVerbs:
         await app.aclose()
         await other.aclose()
 
-    def test_of_many_that_race_one_gets_it(self, app: Mainspring, other: Mainspring) -> None:
+    def test_one_of_many_concurrent_callers_gets_the_lock(self, app: Mainspring, other: Mainspring) -> None:
         barrier = threading.Barrier(8)
 
         locks = [(app, other)[n % 2].lock("race", on_busy="skip") for n in range(8)]
@@ -80,8 +80,8 @@ class TestVerbs:
         assert sorted(got) == [False] * 7 + [True]
         locks[got.index(True)].release()
 
-    def test_who_lost_it_leaves_the_next_holder_alone(self, app: Mainspring, other: Mainspring) -> None:
-        """Each holding has a token of its own: a late release frees nothing."""
+    def test_a_late_release_leaves_the_next_holder_alone(self, app: Mainspring, other: Mainspring) -> None:
+        """Each holder has its own token: a release with an old token has no effect."""
         mine, theirs = app.lock("nightly"), other.lock("nightly")
         mine.acquire()
         take_away(other)
@@ -93,7 +93,7 @@ class TestVerbs:
         assert theirs.token > mine.token
         theirs.release()
 
-    def test_what_is_not_held_cannot_be_given_back(self, app: Mainspring) -> None:
+    def test_release_of_a_lock_that_is_not_held_is_refused(self, app: Mainspring) -> None:
         lock = app.lock("nightly")
         for verb in (lock.release, lock.check, lambda: lock.extend("1s"), lambda: lock.token):
             with pytest.raises(UseError, match="not held here"):
@@ -103,7 +103,7 @@ class TestVerbs:
         with pytest.raises(UseError, match="not held here"):
             lock.release()
 
-    async def test_blocking_verbs_are_refused_in_a_loop(self, app: Mainspring) -> None:
+    async def test_blocking_methods_are_refused_in_a_loop(self, app: Mainspring) -> None:
         lock = app.lock("nightly")
         for verb, name in (
             (lock.acquire, "aacquire"), (lock.is_locked, "ais_locked"), (lock.remaining, "aremaining"),
@@ -127,7 +127,7 @@ class TestVerbs:
         with pytest.raises(InvalidOption, match="limit"):
             app.locks.list(limit=0)
 
-    def test_locks_are_no_limits_that_could_be_widened(self, app: Mainspring) -> None:
+    def test_locks_cannot_be_changed_as_limits(self, app: Mainspring) -> None:
         with app.lock("nightly"), app.semaphore("gpu", 2):
             assert [limit.name for limit in app.limits.list()] == ["locks/semaphore/gpu"]
             with pytest.raises(InvalidOption, match="not in the store"):
@@ -135,7 +135,7 @@ class TestVerbs:
             with pytest.raises(InvalidOption, match="not in the store"):
                 app.limits.delete("locks/lock")
 
-    def test_a_job_says_which_it_is(self, app: Mainspring) -> None:
+    def test_the_holder_of_a_lock_names_its_job(self, app: Mainspring) -> None:
         seen = []
 
         @app.task(name="locks.work")
@@ -151,7 +151,7 @@ class TestVerbs:
 
 @pytest.mark.row("L4")
 class TestBusy:
-    def test_it_names_the_holder(self, app: Mainspring, other: Mainspring) -> None:
+    def test_lock_busy_names_the_holder(self, app: Mainspring, other: Mainspring) -> None:
         with app.lock("nightly") as held:
             holder = app.locks.list()[0].holder
             with pytest.raises(LockBusy) as caught, other.lock("nightly"):
@@ -160,7 +160,7 @@ class TestBusy:
         assert caught.value.holder == f"{holder}, which is this process"
         assert 'wait="10s"' in str(caught.value)
 
-    def test_with_may_skip_and_says_so(self, app: Mainspring, other: Mainspring) -> None:
+    def test_with_skips_when_the_lock_is_busy(self, app: Mainspring, other: Mainspring) -> None:
         lock = other.lock("nightly", on_busy="skip")
         with app.lock("nightly"), lock as held:
             assert not held
@@ -170,25 +170,25 @@ class TestBusy:
             assert held
         assert not lock
 
-    async def test_async_with_may_skip_too(self, app: Mainspring, other: Mainspring) -> None:
+    async def test_async_with_skips_when_the_lock_is_busy(self, app: Mainspring, other: Mainspring) -> None:
         async with app.lock("nightly"), other.lock("nightly", on_busy="skip") as held:
             assert not held
         await app.aclose()
         await other.aclose()
 
-    def test_a_block_that_was_skipped_and_did_not_ask_is_told(self, app: Mainspring, other: Mainspring) -> None:
+    def test_a_skipped_block_that_did_not_check_raises(self, app: Mainspring, other: Mainspring) -> None:
         with app.lock("nightly"):
             with pytest.raises(UseError, match="did not check"), other.lock("nightly", on_busy="skip"):
                 pass
             with pytest.raises(ZeroDivisionError), other.lock("nightly", on_busy="skip"):
                 1 / 0  # noqa: B018 - what the block raises wins
 
-    def test_acquire_may_skip(self, app: Mainspring, other: Mainspring) -> None:
+    def test_acquire_skips_when_the_lock_is_busy(self, app: Mainspring, other: Mainspring) -> None:
         with app.lock("nightly"):
             assert not other.lock("nightly", on_busy="skip").acquire()
             assert not other.lock("nightly", on_busy="skip", wait="1h").acquire(wait=0)
 
-    def test_who_waits_gets_it_when_it_is_free(self, app: Mainspring, other: Mainspring) -> None:
+    def test_a_waiting_caller_gets_the_lock_when_it_is_released(self, app: Mainspring, other: Mainspring) -> None:
         got = threading.Event()
 
         def wait() -> None:
@@ -204,7 +204,7 @@ class TestBusy:
         assert got.wait(LIMIT)
         waiting.join(LIMIT)
 
-    def test_who_waits_too_long_is_told(self, app: Mainspring, other: Mainspring) -> None:
+    def test_a_caller_that_waits_too_long_gets_lock_busy(self, app: Mainspring, other: Mainspring) -> None:
         with app.lock("nightly"):
             with pytest.raises(LockBusy) as caught:
                 other.lock("nightly", wait="200ms").acquire()
@@ -214,8 +214,8 @@ class TestBusy:
             assert caught.value.waited >= 0.2
             assert not other.lock("nightly", wait="50ms", on_busy="skip").acquire()
 
-    def test_many_that_wait_come_one_after_the_other(self, app: Mainspring, other: Mainspring) -> None:
-        """Two objects, shared by eight threads: each with holds the lock for itself."""
+    def test_waiting_threads_hold_the_lock_one_after_the_other(self, app: Mainspring, other: Mainspring) -> None:
+        """Two objects, shared by eight threads: each ``with`` holds the lock alone."""
         locks = app.lock("nightly", wait="60s"), other.lock("nightly", wait="60s")
         inside, most, tokens = 0, 0, []
 
@@ -240,8 +240,8 @@ class TestBusy:
         assert sum(first[20:]) > sum(first[:10])
         assert all(after <= 3 * before for before, after in pairwise(first))
 
-    def test_no_lock_is_taken_twice(self, app: Mainspring) -> None:
-        """It says so at once instead of waiting for itself."""
+    def test_a_thread_cannot_take_its_lock_twice(self, app: Mainspring) -> None:
+        """The error comes at once. Waiting would never end."""
         lock = app.lock("nightly", wait="1h")
         with lock:
             with pytest.raises(LockBusy, match="the same thread or task") as caught, lock:
@@ -250,14 +250,14 @@ class TestBusy:
             assert lock.is_locked()
         assert not lock.is_locked()
 
-    async def test_neither_by_a_task(self, app: Mainspring) -> None:
+    async def test_a_task_cannot_take_its_lock_twice(self, app: Mainspring) -> None:
         lock = app.lock("nightly", wait="1h")
         async with lock:
             with pytest.raises(LockBusy, match="the same thread or task"):
                 await lock.aacquire()
         await app.aclose()
 
-    async def test_tasks_that_share_one_wait_for_each_other(self, app: Mainspring) -> None:
+    async def test_tasks_that_share_a_lock_object_wait_for_each_other(self, app: Mainspring) -> None:
         lock, inside, most, tokens = app.lock("nightly", wait="60s"), 0, 0, []
 
         async def work() -> None:
@@ -274,8 +274,8 @@ class TestBusy:
         assert tokens == sorted(tokens)
         await app.aclose()
 
-    def test_a_block_may_release_it_early(self, app: Mainspring, other: Mainspring) -> None:
-        """And whoever shares the object keeps its own."""
+    def test_a_block_can_release_its_lock_early(self, app: Mainspring, other: Mainspring) -> None:
+        """A thread that shares the object keeps the lock it took meanwhile."""
         lock = app.lock("nightly")
         with lock:
             lock.release()
@@ -289,7 +289,7 @@ class TestBusy:
 
 @pytest.mark.row("L4")
 class TestDecorator:
-    def test_a_function(self, app: Mainspring, other: Mainspring) -> None:
+    def test_a_lock_decorates_a_function(self, app: Mainspring, other: Mainspring) -> None:
         lock = app.lock("nightly")
 
         @lock
@@ -304,7 +304,7 @@ class TestDecorator:
             report("today")
         assert not lock.is_locked()
 
-    async def test_an_async_function(self, app: Mainspring, other: Mainspring) -> None:
+    async def test_a_lock_decorates_an_async_function(self, app: Mainspring, other: Mainspring) -> None:
         @app.lock("nightly")
         async def report(day: str) -> str:
             assert await other.lock("nightly").ais_locked()
@@ -317,7 +317,7 @@ class TestDecorator:
         await app.aclose()
         await other.aclose()
 
-    def test_one_that_skips_is_not_called(self, app: Mainspring, other: Mainspring) -> None:
+    def test_a_decorated_function_is_not_called_when_it_skips(self, app: Mainspring, other: Mainspring) -> None:
         called = []
 
         @app.lock("nightly", on_busy="skip")
@@ -336,7 +336,7 @@ class TestDecorator:
         assert report("later") == "later"
         assert called == ["later"]
 
-    def test_one_that_waits(self, app: Mainspring, other: Mainspring) -> None:
+    def test_a_decorated_function_waits_for_the_lock(self, app: Mainspring, other: Mainspring) -> None:
         @app.lock("nightly", wait="60s")
         def report() -> str:
             return "done"
@@ -349,7 +349,7 @@ class TestDecorator:
             theirs.release()
             assert waiting.result(LIMIT) == "done"
 
-    def test_what_it_raises_comes_out_and_frees_the_lock(self, app: Mainspring) -> None:
+    def test_an_exception_of_a_decorated_function_releases_the_lock(self, app: Mainspring) -> None:
         @app.lock("nightly")
         def report() -> None:
             raise ValueError("no paper")
@@ -359,7 +359,7 @@ class TestDecorator:
                 report()
         assert not app.lock("nightly").is_locked()
 
-    def test_a_task_is_guarded_below_its_decorator(self, app: Mainspring) -> None:
+    def test_a_lock_below_the_task_decorator_guards_the_task(self, app: Mainspring) -> None:
         @app.task(name="locks.report")
         @app.lock("nightly")
         def report(day: str) -> str:
@@ -370,7 +370,7 @@ class TestDecorator:
             assert job.result(timeout=LIMIT) == "today True"
 
     @pytest.mark.stores("sqlite")
-    def test_what_it_cannot_guard_is_refused(self, app: Mainspring) -> None:
+    def test_objects_that_a_lock_cannot_decorate_are_refused(self, app: Mainspring) -> None:
         @app.task(name="locks.task")
         def task() -> None: ...
 
@@ -387,7 +387,7 @@ class TestDecorator:
 @pytest.mark.row("L1")
 class TestBadInput:
     @pytest.mark.parametrize("ttl", ["-5s", 0, "99ms", "soon", None, True])
-    def test_ttl(self, app: Mainspring, ttl: object) -> None:
+    def test_a_bad_ttl_is_refused(self, app: Mainspring, ttl: object) -> None:
         for declare in (
             lambda: app.lock("nightly", ttl=ttl),  # type: ignore[arg-type]  # that is the point, here and below
             lambda: app.semaphore("gpu", 2, ttl=ttl),  # type: ignore[arg-type]
@@ -397,7 +397,7 @@ class TestBadInput:
                 declare()
             assert caught.value.hint
 
-    def test_names(self, app: Mainspring) -> None:
+    def test_bad_names_are_refused(self, app: Mainspring) -> None:
         for name in ("", "a b", "x" * 201, "\ud800", "a\0", 7, None):
             for declare in (app.lock, app.election, lambda name: app.semaphore(name, 2)):
                 with pytest.raises(InvalidOption, match="is not a valid name for a"):
@@ -405,7 +405,7 @@ class TestBadInput:
         with pytest.raises(InvalidOption, match="contains a ="):
             app.semaphore("gpu=1", 2)
 
-    def test_waits_and_modes(self, app: Mainspring) -> None:
+    def test_bad_waits_and_modes_are_refused(self, app: Mainspring) -> None:
         with pytest.raises(InvalidOption, match="negative") as caught:
             app.lock("nightly", wait="-1s")
         assert 'wait="10s"' in caught.value.hint
@@ -418,18 +418,18 @@ class TestBadInput:
             lock.extend("-1s")
 
     @pytest.mark.parametrize("size", [0, -1, 1.5, "2", None, True, 10**7])
-    def test_sizes(self, app: Mainspring, size: object) -> None:
+    def test_bad_sizes_are_refused(self, app: Mainspring, size: object) -> None:
         with pytest.raises(InvalidOption, match="size=") as caught:
             app.semaphore("gpu", size)  # type: ignore[arg-type]
         assert "app.lock(name)" in caught.value.hint
 
-    def test_a_semaphore_has_one_size(self, app: Mainspring) -> None:
+    def test_two_sizes_of_one_semaphore_are_refused(self, app: Mainspring) -> None:
         app.semaphore("gpu", 2)
         app.semaphore("gpu", 2, ttl="1m")
         with pytest.raises(InvalidOption, match="semaphore of size 2"):
             app.semaphore("gpu", 3)
 
-    def test_callbacks(self, app: Mainspring) -> None:
+    def test_bad_callbacks_are_refused(self, app: Mainspring) -> None:
         for wrong, why in ((7, "not a function"), (lambda: None, "must accept one argument, the term")):
             with pytest.raises(InvalidOption, match=why) as caught:
                 app.election("main", elected=wrong)  # type: ignore[arg-type]

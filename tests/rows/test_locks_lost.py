@@ -1,4 +1,4 @@
-"""L2, L3: a lock is kept for as long as its holder lives, its number grows, and who loses it learns that."""
+"""L2, L3: a lock is kept as long as its holder lives, its token grows, and a holder that loses it is informed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ttl() -> float:
 
 
 def live_on(lock: Lock, other: Mainspring, times: int) -> None:
-    """For so many ttls, in which nobody else gets it."""
+    """Wait for this many ttls. No other process gets the lock meanwhile."""
     end = time.monotonic() + times * ttl()
     while time.monotonic() < end:
         assert not other.lock(lock.name, on_busy="skip").acquire()
@@ -36,7 +36,7 @@ def live_on(lock: Lock, other: Mainspring, times: int) -> None:
 
 @pytest.mark.row("L2")
 class TestRenewal:
-    def test_a_holder_outlives_its_ttl_tenfold(self, app: Mainspring, other: Mainspring) -> None:
+    def test_a_lock_is_renewed_for_ten_ttls(self, app: Mainspring, other: Mainspring) -> None:
         with app.lock("nightly", ttl=ttl()) as lock:
             token = lock.token
             live_on(lock, other, 10)
@@ -44,7 +44,7 @@ class TestRenewal:
         with other.lock("nightly") as next_one:
             assert next_one.token > token
 
-    async def test_also_while_it_blocks_its_loop(self, app: Mainspring, other: Mainspring) -> None:
+    async def test_a_lock_is_renewed_while_its_holder_blocks_the_loop(self, app: Mainspring, other: Mainspring) -> None:
         async with app.lock("nightly", ttl=ttl()) as lock:
             thread = threading.Thread(target=live_on, args=(lock, other, 3))
             thread.start()
@@ -52,14 +52,14 @@ class TestRenewal:
             assert not lock.lost
         await app.aclose()
 
-    def test_also_without_a_block(self, app: Mainspring, other: Mainspring) -> None:
+    def test_a_lock_is_renewed_after_acquire(self, app: Mainspring, other: Mainspring) -> None:
         lock = app.lock("nightly", ttl=ttl())
         lock.acquire()
         live_on(lock, other, 3)
         lock.release()
         assert not other.lock("nightly").is_locked()
 
-    def test_a_ttl_that_was_extended_is_renewed_too(self, app: Mainspring, other: Mainspring) -> None:
+    def test_an_extended_ttl_is_renewed_too(self, app: Mainspring, other: Mainspring) -> None:
         with app.lock("nightly", ttl=ttl()) as lock:
             lock.extend(2 * ttl())
             live_on(lock, other, 4)
@@ -67,21 +67,23 @@ class TestRenewal:
 
 @pytest.mark.row("L3")
 class TestNumbers:
-    def test_they_grow_with_each_holder(self, app: Mainspring, other: Mainspring) -> None:
+    def test_tokens_grow_with_each_holder(self, app: Mainspring, other: Mainspring) -> None:
         tokens = []
         for n in range(6):
             with (app, other)[n % 2].lock("nightly") as lock:
                 tokens.append(lock.token)
         assert tokens == sorted(set(tokens))
 
-    def test_it_can_be_read_when_all_is_over(self, app: Mainspring) -> None:
+    def test_the_token_can_be_read_after_the_release(self, app: Mainspring) -> None:
         lock = app.lock("nightly")
         with lock:
             token = lock.token
         assert lock.token == token
 
-    def test_a_resource_that_compares_them_refuses_the_late_one(self, app: Mainspring, other: Mainspring) -> None:
-        """What the number is for: the writes of one that lost the lock come after those of the next holder."""
+    def test_a_resource_that_compares_tokens_refuses_a_late_writer(self, app: Mainspring, other: Mainspring) -> None:
+        """A holder that lost the lock can write after the next holder. The token lets the resource refuse such a
+        write.
+        """
         written: list[tuple[int, str]] = []
 
         def write(token: int, text: str) -> bool:
@@ -111,14 +113,14 @@ class TestSyncLoss:
         return lock
 
     @pytest.mark.parametrize("verb", ["check", "release", "extend"])
-    def test_the_next_call_tells(self, app: Mainspring, other: Mainspring, verb: str) -> None:
+    def test_the_next_call_after_the_loss_raises_lock_lost(self, app: Mainspring, other: Mainspring, verb: str) -> None:
         lock = self.lost(app, other)
         with pytest.raises(LockLost) as caught:
             lock.extend("1s") if verb == "extend" else getattr(lock, verb)()
         assert (caught.value.lock, caught.value.token) == ("lock 'nightly'", lock.token)
         assert lock.lost
 
-    def test_extend_tells_before_a_renewal_does(self, app: Mainspring, other: Mainspring) -> None:
+    def test_extend_finds_the_loss_before_a_renewal_does(self, app: Mainspring, other: Mainspring) -> None:
         lock = app.lock("nightly", ttl="1h")
         lock.acquire()
         take_away(other)
@@ -127,14 +129,14 @@ class TestSyncLoss:
             lock.extend("1h")
         assert lock.lost
 
-    def test_the_end_of_the_block_tells(self, app: Mainspring, other: Mainspring) -> None:
+    def test_the_end_of_the_block_raises_lock_lost(self, app: Mainspring, other: Mainspring) -> None:
         with pytest.raises(LockLost), app.lock("nightly", ttl="1h") as lock:
             take_away(other)
         assert lock.lost
         with lock:
             assert not lock.lost, "it was taken again"
 
-    def test_what_the_block_raises_wins(self, app: Mainspring, other: Mainspring) -> None:
+    def test_an_exception_of_the_block_replaces_lock_lost(self, app: Mainspring, other: Mainspring) -> None:
         def fail() -> None:
             take_away(other)
             raise ValueError("no paper")
@@ -143,8 +145,8 @@ class TestSyncLoss:
             app.lock("nightly", ttl="1h")(fail)()
         assert "was lost" in caught.value.__notes__[0]
 
-    def test_a_fork_does_not_take_it_along(self, app: Mainspring, other: Mainspring) -> None:
-        """The child holds nothing, and gives nothing back."""
+    def test_a_forked_child_does_not_hold_the_lock(self, app: Mainspring, other: Mainspring) -> None:
+        """The child releases nothing."""
         with app.lock("nightly") as lock:
             child = os.fork()
             if child == 0:
@@ -167,7 +169,7 @@ class TestSyncLoss:
 
 @pytest.mark.row("L3")
 class TestAsyncLoss:
-    async def test_what_runs_inside_is_cancelled(self, app: Mainspring, other: Mainspring) -> None:
+    async def test_a_loss_cancels_the_async_block(self, app: Mainspring, other: Mainspring) -> None:
         cancelled = False
         lock = app.lock("nightly", ttl=ttl())
 
@@ -192,7 +194,7 @@ class TestAsyncLoss:
         await asyncio.sleep(0)
         await close(app, other)
 
-    async def test_a_decorated_function_too(self, app: Mainspring, other: Mainspring) -> None:
+    async def test_a_loss_cancels_a_decorated_async_function(self, app: Mainspring, other: Mainspring) -> None:
         @app.lock("nightly", ttl=ttl())
         async def work() -> None:
             await atake_away(other)
@@ -202,7 +204,7 @@ class TestAsyncLoss:
             await work()
         await close(app, other)
 
-    async def test_a_cancellation_from_outside_stays_one(self, app: Mainspring, other: Mainspring) -> None:
+    async def test_a_cancellation_from_outside_stays_a_cancellation(self, app: Mainspring, other: Mainspring) -> None:
         inside = asyncio.Event()
 
         async def work() -> None:
@@ -218,7 +220,9 @@ class TestAsyncLoss:
         assert not await other.lock("nightly").ais_locked()
         await close(app, other)
 
-    async def test_one_from_outside_that_meets_the_loss_stays_one(self, app: Mainspring, other: Mainspring) -> None:
+    async def test_a_cancellation_from_outside_during_the_loss_stays_a_cancellation(
+        self, app: Mainspring, other: Mainspring
+    ) -> None:
         inside, struck = asyncio.Event(), asyncio.Event()
 
         async def work() -> None:
@@ -241,7 +245,9 @@ class TestAsyncLoss:
         assert "was lost" in caught.value.__notes__[0]
         await close(app, other)
 
-    async def test_what_it_raises_instead_wins(self, app: Mainspring, other: Mainspring) -> None:
+    async def test_an_exception_of_the_cancelled_block_replaces_lock_lost(
+        self, app: Mainspring, other: Mainspring
+    ) -> None:
         @app.lock("nightly", ttl=ttl())
         async def work() -> None:
             await atake_away(other)
@@ -255,7 +261,9 @@ class TestAsyncLoss:
         assert "was lost" in caught.value.__notes__[0]
         await close(app, other)
 
-    async def test_one_that_takes_no_notice_is_told_at_the_end(self, app: Mainspring, other: Mainspring) -> None:
+    async def test_a_block_that_ignores_the_cancellation_gets_lock_lost_at_its_end(
+        self, app: Mainspring, other: Mainspring
+    ) -> None:
         @app.lock("nightly", ttl=ttl())
         async def work() -> None:
             await atake_away(other)
@@ -266,8 +274,8 @@ class TestAsyncLoss:
             await work()
         await close(app, other)
 
-    async def test_only_what_runs_inside_is_cancelled(self, app: Mainspring, other: Mainspring) -> None:
-        """Another task of the same loop, and what comes after the block, run on."""
+    async def test_a_loss_cancels_only_the_block(self, app: Mainspring, other: Mainspring) -> None:
+        """Another task of the same loop and the code after the block run on."""
         beside = asyncio.create_task(asyncio.sleep(0.01, "ran"))
 
         @app.lock("nightly", ttl=ttl())
@@ -282,7 +290,7 @@ class TestAsyncLoss:
             await asyncio.sleep(0)
         await close(app, other)
 
-    async def test_without_a_block_nothing_is_cancelled(self, app: Mainspring, other: Mainspring) -> None:
+    async def test_a_loss_without_a_block_cancels_nothing(self, app: Mainspring, other: Mainspring) -> None:
         lock = app.lock("nightly", ttl=ttl())
         await lock.aacquire()
         await atake_away(other)

@@ -59,8 +59,10 @@ START = "from shop import *; [print(task.enqueue().id) for task in (on_the_loop,
 
 @pytest.mark.row("G1")
 class TestFields:
-    def test_every_line_of_a_job_says_whose_it_is(self, project: Project) -> None:
-        """From libraries too, in the job's task and thread, in to_thread, and where ctx.bind carries it."""
+    def test_every_log_line_of_a_job_has_its_fields(self, project: Project) -> None:
+        """Also lines of libraries, in the job's task and thread, in ``to_thread``, and in a thread started through
+        ``ctx.bind``.
+        """
         project.write(LINES)
         loop, thread, fails = project.python(START).split()
         found = lines(project.work(env={"MAINSPRING_LOG_FORMAT": "json"}).stderr)
@@ -89,7 +91,7 @@ class TestFields:
         assert "in fails" in error["traceback"]
 
     @pytest.mark.stores("sqlite")
-    def test_a_users_own_handlers_find_the_fields_and_nothing_is_said_twice(self, project: Project) -> None:
+    def test_handlers_of_the_program_get_the_fields_and_each_line_once(self, project: Project) -> None:
         own = """
             import logging
             logging.basicConfig(level="INFO", format="OWN %(task)s|%(queue)s|%(attempt)s|%(job_id)s|%(message)s")
@@ -100,7 +102,9 @@ class TestFields:
         assert f"OWN shop.on_the_loop|mail|1|{loop}|from to_thread" in text.splitlines()
         assert text.count("from to_thread") == 1
 
-    def test_in_an_embedded_worker_too(self, app: Mainspring, caplog: pytest.LogCaptureFixture) -> None:
+    def test_log_lines_of_an_embedded_worker_have_the_fields(
+        self, app: Mainspring, caplog: pytest.LogCaptureFixture
+    ) -> None:
         @app.task(name="says")
         def says() -> None:
             logging.getLogger("lib").info("hello", extra={"queue": "mine"})
@@ -113,7 +117,7 @@ class TestFields:
         assert made.queue == "mine", "whoever logs goes first"  # type: ignore[attr-defined]  # a field
 
     @pytest.mark.stores("sqlite")
-    def test_a_line_made_of_what_came_in_forges_none(self, project: Project) -> None:
+    def test_a_line_break_in_the_input_forges_no_log_line(self, project: Project) -> None:
         project.write(
             LINES + "\n    @app.task\n    def echo(text: str) -> None:\n        lib.warning('got %s', text)\n"
         )
@@ -184,8 +188,8 @@ class TestSecrets:
         }
         assert not leaks
 
-    def test_the_rest_of_it_is(self, shown: dict[str, str]) -> None:
-        """So the canary is missing because it was hidden, not because nothing was said."""
+    def test_other_values_beside_the_canary_are_shown(self, shown: dict[str, str]) -> None:
+        """This proves that the canary was hidden, and not that nothing was logged."""
         assert "the token is ***, ***" in shown["pretty"]
         lib = [line["message"] for line in lines(shown["json"]) if line["logger"] == "lib"]
         assert lib == [

@@ -42,7 +42,7 @@ class Noting(Middleware):
 
 
 @pytest.mark.parametrize("colour", ["def", "async def"])
-def test_the_first_one_is_the_outermost_and_dependencies_are_inside(app: Mainspring, colour: str) -> None:
+def test_the_first_middleware_is_the_outermost_and_dependencies_are_inside(app: Mainspring, colour: str) -> None:
     seen: list[str] = []
     app.middleware(Noting("outer", seen))
     app.middleware(Noting("inner", seen))
@@ -75,7 +75,7 @@ def test_the_first_one_is_the_outermost_and_dependencies_are_inside(app: Mainspr
     ]  # fmt: skip
 
 
-def test_it_may_change_the_result_and_run_the_body_again(app: Mainspring) -> None:
+def test_middleware_can_change_the_result_and_run_the_body_again(app: Mainspring) -> None:
     class Twice(Middleware):
         def run(self, ctx: Context, body: Callable[[], Any]) -> Any:
             return [body(), body()]
@@ -102,8 +102,8 @@ def test_it_may_change_the_result_and_run_the_body_again(app: Mainspring) -> Non
 
 
 @pytest.mark.parametrize("colour", ["def", "async def"])
-def test_what_it_raises_is_the_attempts_own(app: Mainspring, colour: str) -> None:
-    """An error is retried, a signal is obeyed, and the error of a body can be turned into a result."""
+def test_an_exception_of_middleware_is_the_outcome_of_the_attempt(app: Mainspring, colour: str) -> None:
+    """An error is retried, a signal is obeyed, and middleware can turn the error of a body into a result."""
 
     class Wilful(Middleware):
         def __init__(self) -> None:
@@ -152,7 +152,7 @@ def test_what_it_raises_is_the_attempts_own(app: Mainspring, colour: str) -> Non
 
 
 @pytest.mark.parametrize("colour", ["def", "async def"])
-def test_time_limits_strike_inside_it_as_inside_the_body(app: Mainspring, colour: str) -> None:
+def test_time_limits_apply_to_middleware_as_to_the_body(app: Mainspring, colour: str) -> None:
     class Slow(Middleware):
         def run(self, ctx: Context, body: Callable[[], Any]) -> Any:
             while True:
@@ -181,7 +181,7 @@ def test_time_limits_strike_inside_it_as_inside_the_body(app: Mainspring, colour
     assert info.error.type.endswith(HardTimeout.__name__)
 
 
-def test_a_cancel_reaches_the_body_through_it(app: Mainspring) -> None:
+def test_a_cancel_reaches_the_body_through_middleware(app: Mainspring) -> None:
     seen: list[str] = []
     app.middleware(Noting("m", seen))
     begun = threading.Event()
@@ -199,7 +199,7 @@ def test_a_cancel_reaches_the_body_through_it(app: Mainspring) -> None:
     assert seen == ["m before wait", "m after wait"]
 
 
-def test_it_sees_and_changes_and_refuses_what_is_enqueued(app: Mainspring) -> None:
+def test_middleware_reads_changes_and_refuses_enqueues(app: Mainspring) -> None:
     seen: list[tuple[str, dict[str, Any]]] = []
 
     class Tagging(Middleware):
@@ -223,6 +223,6 @@ def test_it_sees_and_changes_and_refuses_what_is_enqueued(app: Mainspring) -> No
     assert app.jobs.count().total == 3
 
 
-def test_only_a_middleware_is_taken(app: Mainspring) -> None:
+def test_only_middleware_objects_are_accepted(app: Mainspring) -> None:
     with pytest.raises(InvalidOption, match="Middleware"):
         app.middleware(object())  # type: ignore[arg-type]  # that is the mistake

@@ -44,7 +44,7 @@ def project(url: str, namespace: str) -> Iterator[Project]:
     app.close()
 
 
-def test_each_worker_runs_the_jobs_of_its_own(shop: Project, lab: Project) -> None:
+def test_each_worker_runs_the_jobs_of_its_own_namespace(shop: Project, lab: Project) -> None:
     theirs = [lab.add.enqueue(n) for n in range(3)]
     with shop.app.worker():
         ours = [shop.add.enqueue(n) for n in range(3)]
@@ -54,7 +54,7 @@ def test_each_worker_runs_the_jobs_of_its_own(shop: Project, lab: Project) -> No
             assert [job.result(timeout=LIMIT) for job in theirs] == ["lab 0", "lab 1", "lab 2"]
 
 
-def test_jobs_counts_and_keys_are_apart(shop: Project, lab: Project) -> None:
+def test_jobs_counts_and_keys_of_two_namespaces_are_separate(shop: Project, lab: Project) -> None:
     ours = shop.add.options(key=Key("one")).enqueue(1)
     theirs = lab.add.options(key=Key("one")).enqueue(2)
     assert (ours.created, theirs.created) == (True, True)
@@ -63,7 +63,7 @@ def test_jobs_counts_and_keys_are_apart(shop: Project, lab: Project) -> None:
     assert (shop.app.jobs.count().total, lab.app.jobs.count().total) == (1, 1)
 
 
-def test_what_is_done_to_all_jobs_here_is_done_to_none_there(shop: Project, lab: Project) -> None:
+def test_bulk_changes_stay_inside_the_namespace(shop: Project, lab: Project) -> None:
     ours, theirs = shop.add.enqueue(1), lab.add.enqueue(1)
     shop.app.jobs.cancel(Query.everything())
     assert (ours.info().state, theirs.info().state) == ("cancelled", "ready")
@@ -72,7 +72,7 @@ def test_what_is_done_to_all_jobs_here_is_done_to_none_there(shop: Project, lab:
     assert theirs.info().state == "ready"
 
 
-def test_queues_are_paused_apart(shop: Project, lab: Project) -> None:
+def test_queues_are_paused_in_one_namespace_only(shop: Project, lab: Project) -> None:
     shop.app.queues.pause("work")
     ours, theirs = shop.add.enqueue(1), lab.add.enqueue(1)
     with shop.app.worker(), lab.app.worker():
@@ -82,7 +82,7 @@ def test_queues_are_paused_apart(shop: Project, lab: Project) -> None:
         assert ours.result(timeout=LIMIT) == "shop 1"
 
 
-def test_workers_and_the_dead_are_listed_apart(shop: Project, lab: Project) -> None:
+def test_workers_and_dead_jobs_are_listed_per_namespace(shop: Project, lab: Project) -> None:
     with shop.app.worker():
         ours = shop.add.enqueue(-1).join(timeout=LIMIT)
         assert len(shop.app.workers.list()) == 1

@@ -1,4 +1,4 @@
-"""O1 to O6: modes, what waits for what, who runs beside whom, and what happens to those that fail."""
+"""O1 to O6: modes, dependencies, blocks and groups of schedules, and what happens after failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Part = AsyncTask[[], None]
 
 
 class Stage:
-    """Parts that note when they run, and fail when they are told to."""
+    """Schedules that record when they run, and fail on request."""
 
     def __init__(self, t: TestApp) -> None:
         self.t = t
@@ -53,7 +53,7 @@ def stage(store_url: str) -> Iterator[Stage]:
 
 @pytest.mark.row("O1")
 class TestModes:
-    def test_triggered_never_runs_by_itself(self, stage: Stage) -> None:
+    def test_a_triggered_schedule_never_runs_by_itself(self, stage: Stage) -> None:
         stage.part("hand", mode="triggered")
         stage.t.advance("30d")
         assert stage.ran == []
@@ -63,7 +63,7 @@ class TestModes:
         assert stage.t.schedules.get("hand").rule == "when it is triggered"
 
     @pytest.mark.option("schedule.min_pause")
-    def test_continuous_runs_again_after_each_run(self, stage: Stage) -> None:
+    def test_a_continuous_schedule_runs_again_after_each_run(self, stage: Stage) -> None:
         stage.part("loop", mode="continuous", min_pause="10m")
         stage.t.advance("35m")
         assert minutes(stage.t, "loop") == [0, 10, 20, 30]
@@ -71,15 +71,15 @@ class TestModes:
         assert (info.rule, info.next) == ("continuously, 10m after each run", MONDAY + timedelta(minutes=40))
 
     @pytest.mark.stores("postgres", "redis")  # SQLite's time does not go back: see tests/stores/sqlite/test_clock.py
-    def test_a_clock_that_is_set_back_holds_no_loop_up(self, stage: Stage) -> None:
+    def test_a_clock_set_back_does_not_delay_a_continuous_schedule(self, stage: Stage) -> None:
         stage.part("loop", mode="continuous", min_pause="10m")
         stage.t.advance("0s")
         stage.t.clock.set(MONDAY - timedelta(days=30))
         stage.t.advance("20m")
         assert len(stage.ran) == 3
 
-    def test_a_clock_that_is_set_forward_makes_no_burst(self, stage: Stage) -> None:
-        """The pause is over, once; and what is due by the clock is missed as by any absence."""
+    def test_a_clock_set_forward_makes_no_burst(self, stage: Stage) -> None:
+        """The pause ends once. Occurrences that are due by the new clock are missed, as after any absence."""
         stage.part("loop", mode="continuous", min_pause="10m")
         stage.part("hand", mode="triggered")
         stage.part("often", every="10m", misfire="skip")
@@ -90,7 +90,7 @@ class TestModes:
         stage.t.advance("10m")
         assert sorted(stage.ran[2:]) == ["loop", "often"]
 
-    def test_one_copy(self, stage: Stage) -> None:
+    def test_a_continuous_schedule_has_one_run_at_a_time(self, stage: Stage) -> None:
         loop = stage.part("loop", mode="continuous", min_pause="1m")
         stage.t.queues.pause("default")
         stage.t.advance("10m")
@@ -108,7 +108,7 @@ class TestModes:
 @pytest.mark.row("O2")
 @pytest.mark.option("schedule.depends_on")
 class TestDependencies:
-    def test_every_dependency_has_succeeded_since_my_last_start(self, stage: Stage) -> None:
+    def test_a_run_waits_until_every_dependency_has_succeeded_since_its_last_start(self, stage: Stage) -> None:
         a = stage.part("a", every="10m")
         stage.part("b", mode="triggered")
         stage.part("c", every="10m", depends_on=[a, "b"])
@@ -123,7 +123,7 @@ class TestDependencies:
         assert stage.ran[4:] == ["a"]
         assert stage.t.schedules.status()["c"].waiting_for == ("b",)
 
-    def test_a_failure_is_no_success(self, stage: Stage) -> None:
+    def test_a_failed_dependency_is_no_success(self, stage: Stage) -> None:
         stage.part("a", every="10m", max_failures=0)
         stage.part("b", every="10m", depends_on="a")
         stage.broken.add("a")
@@ -133,7 +133,7 @@ class TestDependencies:
         stage.t.advance("10m")
         assert stage.ran[2:] == ["a", "b"]
 
-    def test_jobs_by_hand_wait_too_and_say_for_whom(self, stage: Stage) -> None:
+    def test_jobs_enqueued_by_hand_wait_for_dependencies_and_name_them(self, stage: Stage) -> None:
         a = stage.part("a", mode="triggered")
         b = stage.part("b", mode="triggered", depends_on="a")
         stage.t.advance("0s")
@@ -149,7 +149,7 @@ class TestDependencies:
         assert stage.ran == ["a", "b"]
         assert job.info().state == "succeeded"
 
-    def test_a_trigger_waits_and_force_does_not(self, stage: Stage) -> None:
+    def test_a_trigger_waits_for_dependencies_and_force_does_not(self, stage: Stage) -> None:
         stage.part("a", mode="triggered")
         stage.part("b", mode="triggered", depends_on="a")
         stage.t.advance("0s")
@@ -162,7 +162,7 @@ class TestDependencies:
         stage.t.drain()
         assert stage.ran == ["b"]
 
-    def test_dependencies_of_the_code_change_with_it(self, stage: Stage, store_url: str) -> None:
+    def test_dependencies_declared_in_code_change_with_the_code(self, stage: Stage, store_url: str) -> None:
         stage.part("a", mode="triggered")
         b = stage.part("b", mode="triggered", depends_on="a")
         stage.t.advance("0s")
@@ -174,7 +174,7 @@ class TestDependencies:
             t.drain()
             assert t.app.jobs.get(job.id).info().state == "succeeded"
 
-    def test_put_at_run_time(self, stage: Stage) -> None:
+    def test_dependencies_put_at_run_time(self, stage: Stage) -> None:
         a = stage.part("a", mode="triggered")
         stage.t.advance("0s")
         stage.t.schedules.put("b", a.s(), every="10m", depends_on="a", history=5)
@@ -188,8 +188,10 @@ class TestDependencies:
 @pytest.mark.row("O3")
 @pytest.mark.option("schedule.blocks")
 class TestBlocks:
-    def test_neither_runs_while_the_other_does(self, stage: Stage) -> None:
-        """Whichever says so: both name one limit, and so do jobs of either task that were enqueued by hand."""
+    def test_schedules_that_block_each_other_never_run_together(self, stage: Stage) -> None:
+        """Either schedule can declare it: both use one limit, which also holds for jobs of either task enqueued by
+        hand.
+        """
         a = stage.part("a", every="10m", blocks="b")
         b = stage.part("b", every="10m")
         stage.t.queues.pause("default")
@@ -208,7 +210,7 @@ class TestBlocks:
         assert sorted(stage.ran) == ["a", "a", "b", "b", "b"]
         assert [stage.t.schedules.get(name).blocks for name in ("a", "b")] == [("b",), ("a",)]
 
-    def test_put_at_run_time_and_taken_back(self, stage: Stage) -> None:
+    def test_blocks_are_put_and_removed_at_run_time(self, stage: Stage) -> None:
         a = stage.part("a", every="10m")
         stage.t.advance("0s")
         stage.t.schedules.put("c", a.s(), every="10m", blocks=a)
@@ -229,8 +231,10 @@ class TestBlocks:
 @pytest.mark.row("O4")
 @pytest.mark.option("schedule.group")
 class TestGroups:
-    def test_priority_order_and_max_concurrent(self, stage: Stage) -> None:
-        """Due in one tick, of a group that lets one run: by priority, triggers and jobs by hand too."""
+    def test_a_group_obeys_priority_order_and_max_concurrent(self, stage: Stage) -> None:
+        """Runs due in one tick, in a group that allows one at a time, start by priority. So do triggers and jobs
+        enqueued by hand.
+        """
         stage.t.schedules.group("etl", max_concurrent=1)
         parts = {n: stage.part(f"p{n}", every="10m", group="etl", priority=n) for n in (3, 1, 5, 2, 4)}
         stage.t.advance("10m")
@@ -250,7 +254,7 @@ class TestGroups:
         assert (group.name, group.max_concurrent, group.running) == ("etl", 1, 0)
         assert group.schedules == ("p1", "p2", "p3", "p4", "p5")
 
-    def test_a_schedule_that_is_put_joins_a_group_that_the_store_knows(self, stage: Stage, store_url: str) -> None:
+    def test_a_put_schedule_joins_a_group_that_the_store_knows(self, stage: Stage, store_url: str) -> None:
         group = stage.t.schedules.group("etl", max_concurrent=2)
         part = stage.part("one", every="10m", group=group)
         stage.t.advance("0s")
@@ -266,8 +270,8 @@ class TestGroups:
         stage.t.drain()
         assert len(stage.ran) == 2
 
-    def test_several_schedules_on_one_task(self, stage: Stage) -> None:
-        """Their runs belong to them, and jobs by hand to none."""
+    def test_several_schedules_of_one_task(self, stage: Stage) -> None:
+        """Each schedule counts its own runs. Jobs enqueued by hand belong to no schedule."""
         stage.t.schedules.group("etl", max_concurrent=1)
 
         @stage.t.app.task(name="shop.load")
@@ -289,7 +293,7 @@ class TestGroups:
 @pytest.mark.row("O5")
 class TestFailures:
     @pytest.mark.option("schedule.max_failures", "schedule.reenable_after")
-    def test_the_nth_failure_in_a_row_disables(self, stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    def test_the_nth_failure_in_a_row_disables_a_schedule(self, stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
         heard: list[ScheduleEvent] = []
         stage.t.app.on("schedule_disabled", "schedule_enabled")(heard.append)
         stage.part("a", every="1m", max_failures=3, reenable_after="1h")
@@ -309,7 +313,7 @@ class TestFailures:
         with pytest.raises(NotTriggered, match="3 runs failed in a row"):
             stage.t.schedules.trigger("a")
 
-    def test_it_is_tried_again_and_one_run_decides(self, stage: Stage) -> None:
+    def test_a_disabled_schedule_is_tried_again_and_one_run_decides(self, stage: Stage) -> None:
         heard: list[ScheduleEvent] = []
         stage.t.app.on("schedule_enabled")(heard.append)
         stage.part("a", every="1m", max_failures=3, reenable_after="1h")
@@ -323,7 +327,7 @@ class TestFailures:
         assert (info.enabled, info.trial, info.failures) == (True, False, 0)
         assert [event.name for event in heard] == ["schedule_enabled"] * 2
 
-    def test_who_triggers_one_whose_time_has_come_tells_that_it_is_enabled(self, stage: Stage) -> None:
+    def test_a_trigger_after_the_pause_enables_the_schedule_and_calls_the_hook(self, stage: Stage) -> None:
         heard: list[ScheduleEvent] = []
         stage.part("a", every="1m", max_failures=1, reenable_after="1h")
         stage.broken.add("a")
@@ -334,7 +338,7 @@ class TestFailures:
         until(lambda: [event.note for event in heard] == ["on trial"])
         assert stage.t.schedules.get("a").trial
 
-    def test_by_hand_alone(self, stage: Stage) -> None:
+    def test_without_reenable_after_a_schedule_is_enabled_by_hand_only(self, stage: Stage) -> None:
         stage.part("a", every="1m", max_failures=1, reenable_after=None)
         stage.part("never", every="1m", max_failures=0)
         stage.broken |= {"a", "never"}
@@ -347,8 +351,8 @@ class TestFailures:
         assert stage.ran.count("a") == 2
 
     @pytest.mark.row("O7")
-    def test_timeouts_count_and_say_so(self, stage: Stage) -> None:
-        """The run is over, and its text names the limit."""
+    def test_timeouts_count_as_failures_and_are_named(self, stage: Stage) -> None:
+        """The run has ended, and its text names the limit."""
 
         @stage.t.app.schedule("slow", every="10m", timeout="20ms", max_failures=2, reenable_after="1d")
         @stage.t.app.task(name="parts.slow", retries=0)
@@ -364,7 +368,7 @@ class TestFailures:
 
 @pytest.mark.row("O6")
 def test_a_trigger_obeys_every_rule(stage: Stage) -> None:
-    """Disabled, overlapping, dependent, blocked, grouped: the job waits, or the reason comes back."""
+    """Disabled, overlapping, dependent, blocked, grouped: the job waits, or ``trigger`` returns the reason."""
     stage.t.schedules.group("g", max_concurrent=1)
     stage.part("a", mode="triggered", blocks="b", group="g")
     stage.part("b", mode="triggered", group="g", depends_on="a")
@@ -384,7 +388,7 @@ def test_a_trigger_obeys_every_rule(stage: Stage) -> None:
 
 
 @pytest.mark.row("O7")
-def test_a_run_that_was_ended_by_its_timeout_does_not_overlap_with_the_next(app: Mainspring) -> None:
+def test_a_run_ended_by_its_timeout_does_not_overlap_with_the_next_run(app: Mainspring) -> None:
     spans: list[tuple[float, float]] = []
 
     @app.schedule("slow", every="50ms", timeout="100ms", max_failures=0, overlap="queue", history=1_000)
@@ -406,7 +410,7 @@ def test_a_run_that_was_ended_by_its_timeout_does_not_overlap_with_the_next(app:
 
 
 @pytest.mark.row("O8")
-def test_status_of_the_whole_set(stage: Stage) -> None:
+def test_status_of_all_schedules(stage: Stage) -> None:
     stage.t.schedules.group("g", max_concurrent=2)
     stage.part("good", every="10m", group="g")
     stage.part("bad", every="10m", max_failures=2)
@@ -431,7 +435,7 @@ def test_status_of_the_whole_set(stage: Stage) -> None:
 
 @pytest.mark.row("O9")
 class TestStartAndStop:
-    def test_both_may_be_said_twice(self, app: Mainspring) -> None:
+    def test_start_and_stop_can_be_called_twice(self, app: Mainspring) -> None:
         ran: list[int] = []
 
         @app.schedule("often", every="50ms", overlap="queue")
@@ -448,7 +452,7 @@ class TestStartAndStop:
         assert worker.exit_code == 0
         assert not app.schedules.get("often").running
 
-    def test_stop_waits_for_what_runs(self, app: Mainspring) -> None:
+    def test_stop_waits_for_running_jobs(self, app: Mainspring) -> None:
         began, told = threading.Event(), threading.Event()
 
         @app.schedule("slow", mode="triggered")
@@ -468,8 +472,8 @@ class TestStartAndStop:
         assert (worker.exit_code, job.info().state) == (0, State.SUCCEEDED)
         assert len(job.info().attempts) == 0, "it was not run twice"
 
-    def test_stop_waits_then_hands_back_and_says_so(self, app: Mainspring) -> None:
-        """What is handed back runs again, as the same run, when there is a worker."""
+    def test_stop_hands_back_running_jobs_after_its_limit_and_returns_them(self, app: Mainspring) -> None:
+        """The handed-back job runs again as the same run when a worker starts."""
         began, slow = threading.Event(), [True]
 
         @app.schedule("slow", mode="triggered")
@@ -498,8 +502,8 @@ def _is_over(worker: EmbeddedWorker) -> bool:
 
 
 @pytest.mark.row("S3", "O8")
-def test_once_in_a_fleet(app: Mainspring, store_url: str) -> None:
-    """Three programs with the same code, each of which sees the moment come: one run at it, one after a while."""
+def test_an_occurrence_runs_once_in_a_fleet(app: Mainspring, store_url: str) -> None:
+    """Three programs with the same code find the same occurrence due: one run at the moment, one run after a delay."""
     ran: list[str] = []
     at = datetime.now(UTC) + timedelta(seconds=3)
     fleet = [app, *(Mainspring(store_url, **short_settings()) for _ in range(2))]
@@ -519,7 +523,7 @@ def test_once_in_a_fleet(app: Mainspring, store_url: str) -> None:
 
 
 @pytest.mark.row("S3")
-def test_a_worker_until_empty_fires_what_is_due(app: Mainspring) -> None:
+def test_a_worker_until_empty_fires_due_schedules(app: Mainspring) -> None:
     ran: list[int] = []
     app.schedule("once", after="0s")(app.task(name="parts.once")(lambda: ran.append(1)))
     for _ in range(2):
@@ -529,7 +533,7 @@ def test_a_worker_until_empty_fires_what_is_due(app: Mainspring) -> None:
 
 
 @pytest.mark.row("O5")
-def test_hooks_of_a_worker_hear_of_schedules(app: Mainspring) -> None:
+def test_hooks_of_a_worker_get_schedule_events(app: Mainspring) -> None:
     heard: list[ScheduleEvent] = []
     app.on("schedule_disabled")(heard.append)
 

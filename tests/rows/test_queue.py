@@ -31,7 +31,7 @@ def total(app: Mainspring) -> int:
 
 @pytest.mark.row("Q1")
 class TestEnqueue:
-    def test_by_function_and_the_handle_is_visible_at_once_to_another_process(self, app: Mainspring) -> None:
+    def test_a_job_enqueued_by_function_is_visible_to_another_process_at_once(self, app: Mainspring) -> None:
         @app.task(name="add")
         def add(a: int, b: int) -> int:
             return a + b
@@ -52,7 +52,7 @@ class TestEnqueue:
         )
         assert shown.stdout.strip() == "ready"
 
-    def test_by_name_from_a_program_that_does_not_know_the_task(self, app: Mainspring) -> None:
+    def test_a_job_enqueued_by_name_runs_in_a_program_that_knows_the_task(self, app: Mainspring) -> None:
         publisher = Mainspring(app.settings.url)
         by_position = publisher.call("shop.add", 2, 3).enqueue()
         by_keyword = publisher.call("shop.add", b=1, a=1).options(priority="high").enqueue()
@@ -78,7 +78,7 @@ class TestEnqueue:
         )
         assert shown.stdout.strip() == "['MainThread']"
 
-    async def test_the_async_twin(self, app: Mainspring) -> None:
+    async def test_aenqueue_and_ainfo(self, app: Mainspring) -> None:
         @app.task(name="double")
         async def double(n: int) -> int:
             return 2 * n
@@ -90,7 +90,7 @@ class TestEnqueue:
 
 @pytest.mark.row("Q3")
 class TestBulk:
-    def test_a_thousand_in_order_with_their_own_options(self, app: Mainspring) -> None:
+    def test_enqueue_many_keeps_the_order_and_options_of_a_thousand_jobs(self, app: Mainspring) -> None:
         ran: list[int] = []
 
         @app.task(name="note")
@@ -107,7 +107,7 @@ class TestBulk:
         others = [n for n in ran if n < 990]
         assert others == sorted(others)
 
-    def test_all_or_nothing(self, app: Mainspring) -> None:
+    def test_enqueue_many_inserts_all_jobs_or_none(self, app: Mainspring) -> None:
         @app.task(name="note")
         def note(n: int) -> None: ...
 
@@ -133,7 +133,7 @@ class TestLater:
             assert delayed.result(timeout=LIMIT) - asked >= timedelta(seconds=1.5)
             assert at.result(timeout=LIMIT) >= moment
 
-    def test_a_job_that_expired_never_runs(self, app: Mainspring) -> None:
+    def test_an_expired_job_never_runs(self, app: Mainspring) -> None:
         ran = threading.Event()
 
         @app.task(name="late")
@@ -150,7 +150,7 @@ class TestLater:
 @pytest.mark.row("Q5")
 class TestPriority:
     @pytest.mark.option("job.priority")
-    def test_higher_runs_sooner_on_any_queue_and_equals_in_order(self, app: Mainspring) -> None:
+    def test_a_higher_priority_starts_first_and_equal_priorities_in_order(self, app: Mainspring) -> None:
         ran: list[str] = []
 
         @app.task(name="note", queue="anything")
@@ -165,7 +165,7 @@ class TestPriority:
         # one claim in twenty goes to the oldest, so the first place may be its
         assert [name for name in ran if name != "low"] == ["critical", "high", "first", "second"]
 
-    def test_priority_is_kept_through_a_retry(self, app: Mainspring) -> None:
+    def test_priority_is_kept_after_a_retry(self, app: Mainspring) -> None:
         ran: list[str] = []
 
         @app.task(name="fails_once", retries=1, backoff="10ms")
@@ -184,7 +184,7 @@ class TestPriority:
 @pytest.mark.stores("sqlite", "postgres")
 class TestCallersTransaction:
     @pytest.mark.option("job.connection")
-    def test_the_job_appears_when_the_caller_commits_and_not_before(self, app: Mainspring, outside: SqlOutside) -> None:
+    def test_a_job_in_the_callers_transaction_appears_at_its_commit(self, app: Mainspring, outside: SqlOutside) -> None:
         @app.task(name="note")
         def note(n: int) -> int:
             return n
@@ -201,7 +201,7 @@ class TestCallersTransaction:
         mine.close()
         assert job.info().state is State.READY
 
-    def test_a_rollback_takes_the_job_with_it(self, app: Mainspring, outside: SqlOutside) -> None:
+    def test_a_rollback_of_the_callers_transaction_removes_the_job(self, app: Mainspring, outside: SqlOutside) -> None:
         @app.task(name="note")
         def note(n: int) -> int:
             return n
@@ -216,7 +216,7 @@ class TestCallersTransaction:
             job.info()
         assert total(app) == 0
 
-    async def test_the_async_twin_joins_it_too(self, app: Mainspring, outside: SqlOutside) -> None:
+    async def test_aenqueue_joins_the_callers_transaction_too(self, app: Mainspring, outside: SqlOutside) -> None:
         @app.task(name="note")
         def note(n: int) -> int:
             return n
@@ -231,7 +231,7 @@ class TestCallersTransaction:
         await asyncio.sleep(0)
 
 
-def test_a_job_of_nobody_is_not_found(app: Mainspring) -> None:
+def test_info_of_an_unknown_id_raises_job_not_found(app: Mainspring) -> None:
     @app.task(name="note")
     def note(n: int) -> int:
         return n

@@ -26,7 +26,7 @@ def by_name(app: Mainspring, task: str, queue: str) -> Job[object]:
 @pytest.mark.row("Q5")
 class TestOrder:
     @pytest.mark.option("queue.order")
-    def test_the_newest_runs_first_also_after_a_retry(self, app: Mainspring) -> None:
+    def test_a_lifo_queue_runs_the_newest_first_also_after_a_retry(self, app: Mainspring) -> None:
         ran: list[int] = []
         stack = app.queue("stack", order="lifo")
 
@@ -54,8 +54,8 @@ class TestOrder:
                 job.join(timeout=LIMIT)
         assert ran == [0, 1, 2, 3]
 
-    def test_a_stack_starves_no_other_queue_of_its_worker(self, app: Mainspring) -> None:
-        """The stack is fed for ever; the others have their share."""
+    def test_a_lifo_queue_does_not_starve_other_queues_of_its_worker(self, app: Mainspring) -> None:
+        """New jobs arrive in the queue all the time. The other queues still get their share."""
         app.queue("stack", order="lifo")
         enough = threading.Event()
 
@@ -75,8 +75,8 @@ class TestOrder:
             assert [job.result(timeout=LIMIT) for job in jobs] == list(range(20))
             enough.set()
 
-    def test_set_by_hand_it_holds_for_every_producer(self, app: Mainspring) -> None:
-        """And who changes it loses nothing."""
+    def test_an_order_set_by_hand_applies_to_every_producer(self, app: Mainspring) -> None:
+        """A change of the order loses no job."""
 
         @app.task(name="order.id", queue="q")
         async def own(ctx: AsyncContext) -> str:
@@ -97,7 +97,7 @@ class TestOrder:
 
 @pytest.mark.row("Q10")
 class TestDisabled:
-    def test_hold_drops_nothing(self, app: Mainspring) -> None:
+    def test_mode_hold_keeps_jobs(self, app: Mainspring) -> None:
         @app.task(name="off.note", queue="q")
         def note(n: int) -> int:
             return n
@@ -121,8 +121,8 @@ class TestDisabled:
             app.queues.enable("q")
             assert [job.result(timeout=LIMIT) for job in (before, after)] == [1, 2]
 
-    def test_a_skip_is_seen_as_skipped(self, app: Mainspring) -> None:
-        """In its info and in lists; what waits already is held."""
+    def test_mode_skip_ends_new_jobs_as_skipped(self, app: Mainspring) -> None:
+        """Info and lists show the state. Jobs that wait already are held."""
 
         @app.task(name="off.note", queue="q")
         def note(n: int) -> int:
@@ -139,7 +139,7 @@ class TestDisabled:
         with app.worker():
             assert waits.result(timeout=LIMIT) == 1
 
-    def test_reject_says_who_and_what_to_do(self, app: Mainspring) -> None:
+    def test_mode_reject_raises_with_the_queue_and_the_fix(self, app: Mainspring) -> None:
         @app.task(name="off.note", queue="q")
         def note(n: int) -> int:
             return n
@@ -158,7 +158,7 @@ class TestDisabled:
         with app.worker():
             assert waits.result(timeout=LIMIT) == 1
 
-    async def test_the_async_twins(self, app: Mainspring) -> None:
+    async def test_the_async_methods_of_disabled_queues(self, app: Mainspring) -> None:
         @app.task(name="off.note", queue="q")
         async def note() -> None: ...
 
@@ -173,7 +173,7 @@ class TestDisabled:
         await app.queues.areset("q")
         await note.aenqueue()
 
-    def test_bad_words_are_refused(self, app: Mainspring) -> None:
+    def test_an_unknown_mode_or_queue_name_is_refused(self, app: Mainspring) -> None:
         with pytest.raises(InvalidOption, match="hold, skip, reject"):
             app.queues.disable("q", "off")  # type: ignore[arg-type]
         with pytest.raises(InvalidOption, match="not a queue name"):
@@ -184,7 +184,7 @@ class TestDisabled:
 class TestQueueLimits:
     @pytest.mark.option("queue.limit")
     def test_a_queue_is_limited_in_the_whole_fleet(self, app: Mainspring) -> None:
-        """Over its tasks, their own limits, and jobs by name."""
+        """The limit counts all its tasks, also tasks with their own limits and jobs by name."""
         gauge = Gauge()
         app.queue("mail", limit=Concurrency(2))
 
@@ -204,7 +204,7 @@ class TestQueueLimits:
         assert gauge.most["mail"] == 2
         assert app.queues.get("mail").limits == ("queue/mail:at-once",)
 
-    def test_its_size_is_changed_like_any_other(self, app: Mainspring) -> None:
+    def test_the_size_of_a_queue_limit_is_changed_at_run_time(self, app: Mainspring) -> None:
         app.queue("mail", limit=Concurrency(2))
 
         @app.task(name="ql.send", queue="mail")
@@ -216,6 +216,7 @@ class TestQueueLimits:
             until(lambda: any(each.kind == "limit" for each in job.why().obstacles), "it is told")
             app.limits.reset("queue/mail:at-once")
             job.result(timeout=LIMIT)
+        assert app.limits.get("queue/mail:at-once").size == 2
 
 
 class TestBadInput:
@@ -235,7 +236,9 @@ class TestBadInput:
             ({"limit": [Concurrency(5), Concurrency(6)]}, "is declared twice"),
         ],
     )
-    def test_told_where_it_is_declared(self, app: Mainspring, options: dict[str, object], said: str) -> None:
+    def test_bad_queue_options_are_refused_at_declaration(
+        self, app: Mainspring, options: dict[str, object], said: str
+    ) -> None:
         with pytest.raises(InvalidOption, match=said) as error:
             app.queue("mail", **options)  # type: ignore[arg-type]
         assert "queue 'mail'" in str(error.value)
@@ -246,7 +249,7 @@ class TestBadInput:
         with pytest.raises(InvalidOption, match="already declared as Queue\\('mail', max_depth=5\\)"):
             app.queue("mail", max_depth=6)
 
-    def test_configure(self, app: Mainspring) -> None:
+    def test_bad_options_of_configure_are_refused(self, app: Mainspring) -> None:
         with pytest.raises(InvalidOption, match="at least one"):
             app.queues.configure("mail")
         with pytest.raises(InvalidOption, match="whole number from 1"):

@@ -23,8 +23,8 @@ from tests.rows.test_queue_controls import by_name
 @pytest.mark.row("Q13")
 class TestFull:
     @pytest.mark.option("queue.max_depth")
-    def test_too_many_are_refused_whoever_brings_them(self, app: Mainspring) -> None:
-        """All or none; with a guess of when there is room. In the whole fleet, by name too."""
+    def test_a_full_queue_refuses_jobs_of_every_producer(self, app: Mainspring) -> None:
+        """All jobs of a call or none, with an estimate of when there is space. In the whole fleet, also by name."""
         app.queue("mail", max_depth=3)
 
         @app.task(name="full.send", queue="mail")
@@ -47,7 +47,7 @@ class TestFull:
             assert send.enqueue(4).result(timeout=LIMIT) == 4
 
     @pytest.mark.parametrize("on_full", ["error", "wait", "drop_oldest"])
-    def test_a_batch_that_never_has_room_is_told_so_at_once(self, app: Mainspring, on_full: OnFull) -> None:
+    def test_a_batch_larger_than_the_depth_is_refused_at_once(self, app: Mainspring, on_full: OnFull) -> None:
         app.queue("mail", max_depth=3, on_full=on_full)
 
         @app.task(name="full.send", queue="mail")
@@ -60,7 +60,7 @@ class TestFull:
         assert app.queues.get("mail").depth == 1
 
     @pytest.mark.option("queue.on_full")
-    def test_who_waits_gets_in_when_there_is_room(self, app: Mainspring) -> None:
+    def test_on_full_wait_enqueues_when_there_is_space(self, app: Mainspring) -> None:
         app.queue("mail", max_depth=2, on_full="wait")
 
         @app.task(name="full.send", queue="mail")
@@ -72,8 +72,8 @@ class TestFull:
             jobs = [send.enqueue(n) for n in range(20)]
             assert [job.result(timeout=LIMIT) for job in jobs] == list(range(20))
 
-    async def test_who_waits_stops_no_loop(self, app: Mainspring) -> None:
-        """Others go on meanwhile; a blocking enqueue inside a loop does not wait at all."""
+    async def test_on_full_wait_blocks_no_loop(self, app: Mainspring) -> None:
+        """Other tasks run meanwhile. A blocking enqueue inside a loop does not wait at all."""
         app.queue("mail", max_depth=2, on_full="wait")
         ticks = 0
 
@@ -94,7 +94,7 @@ class TestFull:
             assert [await job.aresult(timeout=LIMIT) for job in jobs] == [0, 1, 2]
 
     @pytest.mark.option("app.full_wait")
-    def test_nobody_waits_for_ever(self, store_url: str) -> None:
+    def test_on_full_wait_ends_at_its_limit(self, store_url: str) -> None:
         app = Mainspring(store_url, full_wait="300ms")
         app.queue("mail", max_depth=1, on_full="wait")
 
@@ -108,7 +108,7 @@ class TestFull:
         app.close()
 
     @pytest.mark.stores("sqlite", "postgres")
-    def test_nobody_waits_in_a_transaction(self, app: Mainspring, outside: SqlOutside) -> None:
+    def test_on_full_wait_does_not_wait_in_a_transaction(self, app: Mainspring, outside: SqlOutside) -> None:
         app.queue("mail", max_depth=1, on_full="wait")
 
         @app.task(name="full.send", queue="mail")
@@ -125,8 +125,8 @@ class TestFull:
         assert mine.execute("select count(*) from orders").fetchall() == [(1,)]
         mine.close()
 
-    def test_the_oldest_make_room(self, app: Mainspring) -> None:
-        """They can be seen, and a task that follows a cancelled one runs."""
+    def test_on_full_drop_oldest_cancels_the_oldest_jobs(self, app: Mainspring) -> None:
+        """The dropped jobs can be listed, and a follow-up of a cancelled job runs."""
         heard: list[UUID] = []
         app.queue("mail", max_depth=2, on_full="drop_oldest")
 
@@ -146,8 +146,8 @@ class TestFull:
             assert [job.result(timeout=LIMIT) for job in jobs[1:]] == [1, 2]
             until(lambda: heard == [jobs[0].id], "the follow-up ran")
 
-    def test_what_a_running_job_makes_is_let_in(self, app: Mainspring) -> None:
-        """It was accepted with its parent."""
+    def test_jobs_spawned_by_a_running_job_pass_a_full_queue(self, app: Mainspring) -> None:
+        """They were accepted together with their parent."""
         app.queue("mail", max_depth=1)
 
         @app.task(name="full.send", queue="mail")
@@ -164,7 +164,7 @@ class TestFull:
         with pytest.raises(QueueFull):
             send.enqueue(9)
 
-    def test_never_more_over_many_processes(self, app: Mainspring, store_url: str) -> None:
+    def test_the_depth_is_never_exceeded_by_many_processes(self, app: Mainspring, store_url: str) -> None:
         app.queues.configure("mail", max_depth=50)
         code = f"""
             from mainspring import Mainspring
@@ -184,8 +184,8 @@ class TestFull:
         made = [int(each.communicate(timeout=LIMIT)[0]) for each in crowd]
         assert (sum(made), app.queues.get("mail").depth) == (50, 50)
 
-    def test_set_by_hand_it_lies_over_what_code_declares(self, app: Mainspring) -> None:
-        """Through the start of a worker, until it is reset."""
+    def test_a_depth_set_by_hand_overrides_the_declared_depth(self, app: Mainspring) -> None:
+        """The start of a worker does not change that. ``reset`` does."""
         app.queue("mail", max_depth=1, order="lifo")
 
         @app.task(name="full.send", queue="mail")
@@ -203,8 +203,8 @@ class TestFull:
         app.queues.reset("mail")
         assert app.queues.get("mail").max_depth == 1
 
-    def test_a_worker_declares_what_its_code_says_now(self, app: Mainspring) -> None:
-        """Also that there is nothing any more; what is declared by nobody can be forgotten."""
+    def test_a_worker_replaces_the_declared_depth_by_that_of_its_code(self, app: Mainspring) -> None:
+        """Also by no depth. A queue that no code declares any more can be deleted."""
         old, new = Mainspring(app.settings.url), Mainspring(app.settings.url)
         old.queue("mail", max_depth=1)
         new.queue("mail", max_depth=7)

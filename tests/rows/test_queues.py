@@ -21,7 +21,7 @@ def settled(app: Mainspring, queue: str) -> None:
 
 
 def fleet_took_turns(tasks: Tasks, workers: int) -> None:
-    """Jobs of another queue run on so many processes: each of them has asked for work since."""
+    """Jobs of another queue run on this many processes: each process has sent a turn since."""
     seen: set[int] = set()
     while len(seen) < workers:
         seen |= {job.result(timeout=LIMIT) for job in [tasks.canary.enqueue() for _ in range(20)]}
@@ -48,8 +48,8 @@ def producing(tasks: Tasks) -> Iterator[list[Job[None]]]:
 
 @pytest.mark.row("Q9")
 class TestPause:
-    def test_nothing_starts_in_the_whole_fleet_until_resume(self, tasks: Tasks, crew: Crew) -> None:
-        """Two processes work while the queue is paused; both see it, and a fleet that is started anew does too."""
+    def test_a_paused_queue_starts_no_job_in_the_whole_fleet(self, tasks: Tasks, crew: Crew) -> None:
+        """Two processes run while the queue is paused, and both obey. So does a fleet that is started later."""
         app = tasks.app
         first, second = crew.start(), crew.start()
         with producing(tasks) as produced:
@@ -74,14 +74,14 @@ class TestPause:
             job.join(timeout=LIMIT)
         assert sorted(tasks.marks()) == list(range(len(produced))), "each ran once"
 
-    def test_several_at_once_and_only_those_named(self, app: Mainspring) -> None:
+    def test_pause_of_several_queues_pauses_only_those(self, app: Mainspring) -> None:
         app.queues.pause("a", "b")
         app.queues.pause("c")
         app.queues.resume("a", "c")
         modes = {queue.name: queue.mode for queue in app.queues.list()}
         assert {name: modes.get(name, QueueMode.OPEN) for name in "abc"} == {"a": "open", "b": "paused", "c": "open"}
 
-    def test_the_moment_is_kept(self, app: Mainspring) -> None:
+    def test_the_time_of_the_pause_is_kept(self, app: Mainspring) -> None:
         before = app.queues.get("a")
         assert (before.mode, before.since) == (QueueMode.OPEN, None)
         app.queues.pause("a")
@@ -90,14 +90,14 @@ class TestPause:
         assert paused.since is not None
         assert app.queues.get("a").mode is QueueMode.PAUSED
 
-    def test_a_name_is_needed_and_must_be_one(self, app: Mainspring) -> None:
+    def test_pause_needs_valid_queue_names(self, app: Mainspring) -> None:
         for verb in (app.queues.pause, app.queues.resume):
             with pytest.raises(InvalidOption, match="at least one queue"):
                 verb()
             with pytest.raises(InvalidOption, match="not a queue name"):
                 verb("no such name!")
 
-    async def test_the_async_twins(self, app: Mainspring) -> None:
+    async def test_the_async_methods_pause_and_resume(self, app: Mainspring) -> None:
         await app.queues.apause("a")
         assert (await app.queues.aget("a")).mode is QueueMode.PAUSED
         await app.queues.aresume("a")
@@ -106,7 +106,7 @@ class TestPause:
 
 @pytest.mark.row("Q9")
 class TestDrain:
-    def test_takes_no_more_and_finishes_what_it_has(self, app: Mainspring) -> None:
+    def test_a_draining_queue_starts_no_job_and_finishes_running_jobs(self, app: Mainspring) -> None:
         @app.task(name="work", queue="slow")
         async def work(n: int) -> int:
             return n
@@ -123,7 +123,7 @@ class TestDrain:
         app.queues.resume("slow")
         assert work.enqueue(51).info().state is State.READY
 
-    def test_wait_ends_at_its_limit(self, app: Mainspring) -> None:
+    def test_drain_with_wait_ends_at_its_timeout(self, app: Mainspring) -> None:
         @app.task(name="work", queue="slow")
         async def work() -> None: ...
 
@@ -133,17 +133,17 @@ class TestDrain:
         assert (timeout.value.queue, timeout.value.left) == ("slow", 1)
         assert app.queues.get("slow").mode is QueueMode.DRAINING
 
-    def test_a_time_limit_without_wait_is_refused(self, app: Mainspring) -> None:
+    def test_a_timeout_without_wait_is_refused(self, app: Mainspring) -> None:
         with pytest.raises(InvalidOption, match="works with wait=True only"):
             app.queues.drain("slow", timeout="1s")
         assert app.queues.get("slow").mode is QueueMode.OPEN
 
-    async def test_the_async_twin(self, app: Mainspring) -> None:
+    async def test_adrain_drains(self, app: Mainspring) -> None:
         assert (await app.queues.adrain("slow", wait=True, timeout=LIMIT)).mode is QueueMode.DRAINING
 
 
 @pytest.mark.row("Q9")
-def test_purge_deletes_what_waits_and_leaves_what_runs(app: Mainspring) -> None:
+def test_purge_deletes_waiting_jobs_and_leaves_running_jobs(app: Mainspring) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     @app.task(name="hold", queue="slow")
@@ -169,14 +169,14 @@ def test_purge_deletes_what_waits_and_leaves_what_runs(app: Mainspring) -> None:
     assert elsewhere.info().state is State.READY
 
 
-async def test_the_async_twin_of_purge(app: Mainspring) -> None:
+async def test_apurge_deletes_waiting_jobs(app: Mainspring) -> None:
     await app.call("work").aenqueue()
     assert await app.queues.apurge("other") == 0
     assert await app.queues.apurge("default") == 1
 
 
 class TestList:
-    def test_every_queue_with_a_live_job_a_mode_or_a_task_of_this_app(self, app: Mainspring) -> None:
+    def test_list_has_every_queue_with_a_live_job_a_mode_or_a_task_of_this_app(self, app: Mainspring) -> None:
         @app.task(name="declared", queue="declared")
         def declared() -> None: ...
 
@@ -192,7 +192,7 @@ class TestList:
         assert (queues["declared"].counts.total, queues["declared"].oldest) == (0, None)
         assert queues["stopped"].mode is QueueMode.PAUSED
 
-    async def test_the_async_twin(self, app: Mainspring) -> None:
+    async def test_alist_lists_the_queues(self, app: Mainspring) -> None:
         await app.call("elsewhere").options(queue="used").aenqueue()
         assert "used" in [queue.name for queue in await app.queues.alist()]
 
@@ -201,6 +201,6 @@ class TestList:
         assert app.queues.get("used").counts.total == 0
 
 
-def test_a_verb_that_is_not_there_is_refused(app: Mainspring) -> None:
+def test_an_unknown_method_is_refused(app: Mainspring) -> None:
     with pytest.raises(AttributeError, match="did you mean 'pause'"):
         app.queues.pauze  # type: ignore[attr-defined]  # noqa: B018

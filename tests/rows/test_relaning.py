@@ -1,4 +1,6 @@
-"""R9, R11: limits hold for jobs whose producer did not know them, and for those that waited when a limit came."""
+"""R9, R11: limits hold for jobs whose producer did not know them, and for jobs that waited when a limit was
+declared.
+"""
 
 from __future__ import annotations
 
@@ -62,10 +64,10 @@ def bulk(app: Mainspring, gauge: Gauge) -> None:
 @pytest.mark.row("R11")
 class TestByName:
     @pytest.mark.parametrize("declare", [thread, coroutine, bulk])
-    def test_the_limit_holds(
+    def test_a_limit_holds_for_jobs_by_name(
         self, app: Mainspring, producer: Mainspring, declare: Callable[[Mainspring, Gauge], None]
     ) -> None:
-        """Never more than two at once in two workers with many slots; all run, and no attempt is used up by waiting."""
+        """Two workers with many slots: never more than two jobs run at once, all run, and waiting uses no attempt."""
         gauge = Gauge()
         declare(app, gauge)
         jobs = sent(producer, "by_name.work", 50)
@@ -77,7 +79,9 @@ class TestByName:
         assert {(info.crashes, info.state) for info in infos} == {(0, State.SUCCEEDED)}
         assert {handed_back(job) for job in jobs} == {1}
 
-    def test_each_key_by_itself_though_it_came_by_place(self, app: Mainspring, producer: Mainspring) -> None:
+    def test_each_key_has_its_own_limit_although_the_argument_was_positional(
+        self, app: Mainspring, producer: Mainspring
+    ) -> None:
         gauge = Gauge()
 
         @app.task(name="by_name.keyed", limit=[Concurrency(1, by="tenant"), Rate(1000, per="1s", cost="n")])
@@ -93,7 +97,7 @@ class TestByName:
         assert (set(gauge.most.values()), gauge.total) == ({1}, 15)
         assert {job.info().attempt for job in jobs} == {1}
 
-    def test_those_who_knew_are_not_handed_back(self, app: Mainspring) -> None:
+    def test_jobs_of_producers_that_know_the_limit_are_not_handed_back(self, app: Mainspring) -> None:
         @app.task(name="by_name.known", limit=[Concurrency(1, by="n"), Rate(1000, per="1s")])
         def work(n: int) -> None: ...
 
@@ -106,7 +110,7 @@ class TestByName:
                 job.result(timeout=LIMIT)
         assert {handed_back(job) for job in jobs} == {0}
 
-    def test_why_tells_of_the_limit(self, app: Mainspring, producer: Mainspring) -> None:
+    def test_why_names_the_limit_of_a_job_by_name(self, app: Mainspring, producer: Mainspring) -> None:
         go_on = threading.Event()
 
         @app.task(name="by_name.waits", limit=Concurrency(1))
@@ -121,7 +125,7 @@ class TestByName:
             for job in jobs:
                 job.result(timeout=LIMIT)
 
-    def test_a_key_that_cannot_be_had_is_told_as_by_enqueue(self, app: Mainspring, producer: Mainspring) -> None:
+    def test_a_key_that_cannot_be_read_makes_a_job_by_name_dead(self, app: Mainspring, producer: Mainspring) -> None:
         def region(**arguments: object) -> str:
             raise LookupError("no such tenant")
 
@@ -142,7 +146,7 @@ class TestByName:
         assert info.error.message.startswith(str(said.value).splitlines()[0])
         assert sorted(events) == ["dead", "failed", "failed"]
 
-    def test_arguments_that_do_not_fit_are_told(self, app: Mainspring, producer: Mainspring) -> None:
+    def test_arguments_that_do_not_fit_make_a_job_by_name_dead(self, app: Mainspring, producer: Mainspring) -> None:
         @app.task(name="by_name.unfit", limit=Concurrency(1, by="n"))
         def work(n: int) -> None: ...
 
@@ -151,7 +155,7 @@ class TestByName:
             job.result(timeout=LIMIT)
         assert job.info().reason is Reason.UNDECODABLE
 
-    def test_a_breaker_hears_of_them(self, app: Mainspring, producer: Mainspring) -> None:
+    def test_a_breaker_counts_failures_of_jobs_by_name(self, app: Mainspring, producer: Mainspring) -> None:
         ran = []
 
         @app.task(name="by_name.guarded", retries=0, breaker={"failures": 2, "open_for": "1h"}, limit=Concurrency(1))
@@ -165,7 +169,7 @@ class TestByName:
             until(lambda: sorted(job.info().state for job in jobs) == [*[State.DEAD] * 2, *[State.READY] * 4])
         assert len(ran) == 2
 
-    def test_a_task_that_is_declared_after_the_worker_started(self, app: Mainspring, producer: Mainspring) -> None:
+    def test_a_limit_of_a_task_declared_after_the_worker_started(self, app: Mainspring, producer: Mainspring) -> None:
         gauge = Gauge()
 
         @app.task(name="by_name.first")
@@ -181,7 +185,7 @@ class TestByName:
 @pytest.mark.row("R11")
 class TestOtherCode:
     @pytest.mark.parametrize("before", [None, Rate(1000, per="1s")], ids=["added", "changed"])
-    def test_jobs_that_waited_obey_a_limit_that_came(
+    def test_waiting_jobs_obey_a_limit_that_is_declared_later(
         self, app: Mainspring, producer: Mainspring, before: Rate | None
     ) -> None:
         gauge = Gauge()
@@ -202,10 +206,10 @@ class TestOtherCode:
         assert gauge.most == {"a": 1, "b": 1}
         assert {job.info().attempt for job in jobs} == {1}
 
-    def test_workers_that_disagree_hand_a_job_back_once_for_each_limit(
+    def test_workers_with_different_limits_hand_a_job_back_once_for_each_limit(
         self, app: Mainspring, producer: Mainspring, store_url: str
     ) -> None:
-        """Then all limits hold; nobody hands it to and fro."""
+        """Afterwards all limits hold and no worker hands the job back again."""
         gauge = Gauge()
         other = Mainspring(store_url, **short_settings())
 

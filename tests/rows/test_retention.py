@@ -1,4 +1,4 @@
-"""Q8: ended jobs are deleted by age and by count, on by default, and never what somebody still needs."""
+"""Q8: ended jobs are deleted by age and by count, by default, and never while they are needed."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def gone(job: Job[object]) -> bool:
 
 
 class TestByAge:
-    def test_done_jobs_stay_a_week_and_dead_ones_thirty_days(self, app: Mainspring, t: TestApp) -> None:
-        """Without any setting."""
-
+    def test_succeeded_jobs_are_kept_a_week_and_dead_jobs_thirty_days_by_default(
+        self, app: Mainspring, t: TestApp
+    ) -> None:
         @app.task(name="well")
         async def well() -> None: ...
 
@@ -63,7 +63,7 @@ class TestByAge:
         assert t.drain().pruned == 1
         assert gone(dead)
 
-    def test_a_task_may_keep_its_jobs_for_another_time(self, app: Mainspring, t: TestApp) -> None:
+    def test_a_task_can_keep_its_jobs_for_another_time(self, app: Mainspring, t: TestApp) -> None:
         @app.task(name="short", retention="1h")
         async def short() -> None: ...
 
@@ -97,7 +97,9 @@ class TestByAge:
 
 class TestByCount:
     @pytest.mark.parametrize("fail", [False, True], ids=["done", "dead"])
-    def test_the_oldest_beyond_the_count_go_but_none_of_the_last_hour(self, store_url: str, fail: bool) -> None:
+    def test_the_oldest_jobs_beyond_the_count_are_deleted_but_none_of_the_last_hour(
+        self, store_url: str, fail: bool
+    ) -> None:
         app = Mainspring(store_url, keep_count=3, keep_dead_count=2)
 
         @app.task(name="work", retries=0)
@@ -117,7 +119,7 @@ class TestByCount:
             kept = 2 if fail else 3
             assert [gone(job) for job in jobs] == [True] * (6 - kept) + [False] * kept
 
-    def test_jobs_with_a_time_of_their_own_are_not_counted(self, store_url: str) -> None:
+    def test_jobs_with_their_own_retention_are_not_counted(self, store_url: str) -> None:
         app = Mainspring(store_url, keep_count=1)
 
         @app.task(name="own", retention="30d")
@@ -135,7 +137,7 @@ class TestByCount:
 
 
 class TestStillNeeded:
-    def test_a_job_whose_unique_window_runs_stays(self, app: Mainspring, t: TestApp) -> None:
+    def test_a_job_with_an_open_unique_window_is_kept(self, app: Mainspring, t: TestApp) -> None:
         @app.task(name="once", retention="1h")
         async def once() -> None: ...
 
@@ -151,7 +153,7 @@ class TestStillNeeded:
         assert gone(job)
         assert monthly.enqueue().id != job.id
 
-    async def test_a_job_that_waits_for_others_runs_although_one_of_them_was_deleted(
+    async def test_a_job_runs_although_one_of_its_dependencies_was_deleted(
         self, app: Mainspring, store_url: str
     ) -> None:
         @app.task(name="parent")
@@ -179,7 +181,7 @@ class TestStillNeeded:
             assert ran.state is State.SUCCEEDED
 
 
-def test_a_worker_prunes_by_itself_with_the_retention_of_its_app(store_url: str) -> None:
+def test_a_worker_prunes_with_the_retention_of_its_app(store_url: str) -> None:
     app = Mainspring(store_url, keep="1ms")
 
     @app.task(name="work")
@@ -190,4 +192,6 @@ def test_a_worker_prunes_by_itself_with_the_retention_of_its_app(store_url: str)
         until(lambda: gone(job) or job.info().state is State.SUCCEEDED, "it has run")
     with app.worker():  # prunes when it starts
         until(lambda: gone(job), "it is deleted")
+    with pytest.raises(JobNotFound):
+        job.info()
     app.close()

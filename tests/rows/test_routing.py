@@ -39,17 +39,19 @@ class TestTable:
             ("blog.write", "own"),
         ],
     )
-    def test_exact_beats_glob_beats_the_tasks_own_queue(self, routed: Mainspring, name: str, queue: str) -> None:
+    def test_an_exact_route_beats_a_pattern_and_both_beat_the_queue_of_the_task(
+        self, routed: Mainspring, name: str, queue: str
+    ) -> None:
         task = routed.task(name=name, queue="own")(note)
         assert task.queue == queue
         assert task.enqueue().info().queue == queue
         assert task.options(priority=5).enqueue().info().queue == queue
         assert routed.enqueue_many([task.s(1)])[0].info().queue == queue
 
-    def test_without_a_queue_of_its_own_a_task_that_no_route_names_goes_to_default(self, routed: Mainspring) -> None:
+    def test_a_task_without_a_queue_or_a_route_goes_to_default(self, routed: Mainspring) -> None:
         assert routed.task(name="blog.write")(note).enqueue().info().queue == "default"
 
-    def test_the_queue_of_one_job_beats_all(self, routed: Mainspring) -> None:
+    def test_the_queue_of_one_job_beats_every_route(self, routed: Mainspring) -> None:
         task = routed.task(name="shop.mail.urgent")(note)
         assert task.options(queue="mine").enqueue().info().queue == "mine"
         assert task.s(1).options(queue="mine").enqueue().info().queue == "mine"
@@ -58,14 +60,14 @@ class TestTable:
         jobs = [routed.call(name).enqueue() for name in ("shop.mail.urgent", "shop.pay", "elsewhere")]
         assert [job.info().queue for job in jobs] == ["now", "shop", "default"]
 
-    def test_a_follow_up_is_routed_as_usual(self, routed: Mainspring) -> None:
+    def test_a_follow_up_is_routed_too(self, routed: Mainspring) -> None:
         task = routed.task(name="a", on_cancel="shop.mail.urgent")(note)
         task.enqueue().cancel()
         [child] = [info for info in routed.jobs.list().jobs if info.task == "shop.mail.urgent"]
         assert child.queue == "now"
 
 
-def test_a_worker_serves_where_its_tasks_are_routed_to_and_every_queue_of_the_table(routed: Mainspring) -> None:
+def test_a_worker_serves_the_routes_of_its_tasks_and_every_queue_of_the_table(routed: Mainspring) -> None:
     here = routed.task(name="shop.pay", queue="own")(note)
     elsewhere = routed.task(name="blog.write", queue="blog")(note)
     moved = here.options(queue="night")  # a queue that only the table names
@@ -75,7 +77,7 @@ def test_a_worker_serves_where_its_tasks_are_routed_to_and_every_queue_of_the_ta
     assert routed.parts().settings.queues == ("blog", "default", "mail", "night", "now", "shop")
 
 
-def test_a_worker_with_queues_of_its_own_serves_only_them(routed: Mainspring) -> None:
+def test_a_worker_with_given_queues_serves_only_those(routed: Mainspring) -> None:
     pay, write = routed.task(name="shop.pay")(note), routed.task(name="blog.write", queue="blog")(note)
     left = pay.enqueue(1)
     with routed.worker(queues=["blog"]):
@@ -83,7 +85,7 @@ def test_a_worker_with_queues_of_its_own_serves_only_them(routed: Mainspring) ->
     assert left.info().state is State.READY
 
 
-def test_an_old_name_is_served_where_its_callers_send_it(routed: Mainspring) -> None:
+def test_the_route_of_an_alias_is_served(routed: Mainspring) -> None:
     routed.task(name="blog.write", queue="blog", aliases=["shop.mail.urgent"])(note)
     stranger = Mainspring(routed.settings.url, routes=ROUTES)
     job = stranger.call("shop.mail.urgent", 7).enqueue()
@@ -93,6 +95,6 @@ def test_an_old_name_is_served_where_its_callers_send_it(routed: Mainspring) -> 
     stranger.close()
 
 
-def test_a_route_to_what_is_no_queue_is_refused_when_the_app_is_made() -> None:
+def test_a_route_to_a_bad_queue_name_is_refused_when_the_app_is_made() -> None:
     with pytest.raises(InvalidOption, match=r"Mainspring: routes\['shop\.\*'\]='not a queue'"):
         Mainspring("sqlite://", routes={"shop.*": "not a queue"})

@@ -45,8 +45,8 @@ class TestInTime:
         assert t.schedules.next("work", 2) == [MONDAY + timedelta(minutes=m) for m in (100, 110)]
 
     @pytest.mark.row("S2")
-    def test_a_thousand_ticks_do_not_drift(self, t: TestApp) -> None:
-        """However late somebody looks, each stands at its own place, and the next is as far away as the first was."""
+    def test_a_thousand_occurrences_do_not_drift(self, t: TestApp) -> None:
+        """The scheduler looks late each time. Each occurrence keeps its exact time, and so does the next."""
         ran = scheduled(t, every="7s", misfire="all", overlap="allow", history=2_000)
         t.advance("0s")
         for late in itertools.cycle((0.1, 611.7, 3.3, 690.2, 6.9)):
@@ -62,14 +62,14 @@ class TestInTime:
 
     @pytest.mark.row("S2")
     @pytest.mark.option("schedule.immediate")
-    def test_immediate(self, t: TestApp) -> None:
+    def test_immediate_runs_at_once_and_then_after_each_interval(self, t: TestApp) -> None:
         scheduled(t, "now", every="10m", immediate=True)
         scheduled(t, "later", every="10m")
         t.advance("10m")
         assert (minutes(t, "now"), minutes(t, "later")) == ([0, 10], [10])
 
     @pytest.mark.row("S3")
-    def test_once_at_a_moment_and_once_after_a_while(self, t: TestApp) -> None:
+    def test_a_schedule_runs_once_at_a_moment_or_after_a_delay(self, t: TestApp) -> None:
         scheduled(t, "at", at=MONDAY + timedelta(minutes=3))
         scheduled(t, "after", after="5m")
         t.advance("1d")
@@ -78,7 +78,7 @@ class TestInTime:
 
     @pytest.mark.row("B12")
     @pytest.mark.option("schedule.tz")
-    def test_a_monthly_schedule_in_milliseconds(self, t: TestApp) -> None:
+    def test_a_monthly_schedule_runs_twelve_times_in_a_year(self, t: TestApp) -> None:
         ran = scheduled(t, cron="0 3 1 * *", tz="Europe/Kyiv")
         t.advance("365d")
         assert len(ran) == 12
@@ -89,7 +89,7 @@ class TestInTime:
 
     @pytest.mark.row("S10")
     @pytest.mark.option("schedule.start", "schedule.end")
-    def test_a_window(self, t: TestApp) -> None:
+    def test_a_schedule_runs_only_between_start_and_end(self, t: TestApp) -> None:
         start, end = MONDAY + timedelta(minutes=20), MONDAY + timedelta(minutes=41)
         scheduled(t, every="10m", start=start, end=end)
         t.advance("2h")
@@ -98,7 +98,7 @@ class TestInTime:
 
     @pytest.mark.row("S10")
     @pytest.mark.option("schedule.jitter")
-    def test_jitter_puts_each_run_off(self, t: TestApp) -> None:
+    def test_jitter_delays_each_run(self, t: TestApp) -> None:
         scheduled(t, every="1h", jitter="30m")
         t.advance("6h")
         starts = [run.started - run.at for run in t.schedules.history("work") if run.started is not None]
@@ -108,8 +108,8 @@ class TestInTime:
 
 
 @pytest.mark.row("S12")
-def test_a_run_knows_the_moment_that_it_stands_for(t: TestApp) -> None:
-    """However late it is, also of a backfill: the one that its record stands under."""
+def test_a_run_knows_the_time_of_its_occurrence(t: TestApp) -> None:
+    """However late the run is, also in a backfill. Its record has the same time."""
     told: list[tuple[str | None, Any]] = []
 
     @t.app.schedule("work", every="10m", misfire="all", overlap="queue")
@@ -146,25 +146,25 @@ class TestMissed:
         t.drain()
         return heard
 
-    def test_skip(self, t: TestApp) -> None:
+    def test_misfire_skip_runs_no_missed_occurrence(self, t: TestApp) -> None:
         [event] = self.missed(t, misfire="skip")
         assert (event.schedule, event.note, event.count) == ("work", "skip", 5)
         assert whats(t, "work") == ["missed"] * 5
         assert t.schedules.get("work").next == MONDAY + timedelta(minutes=60)
 
-    def test_once(self, t: TestApp) -> None:
+    def test_misfire_once_runs_one_missed_occurrence(self, t: TestApp) -> None:
         [event] = self.missed(t, misfire="once")
         assert event.count == 5
         assert whats(t, "work") == ["missed"] * 4 + ["fired"]
         assert minutes(t, "work") == [50]
 
-    def test_all(self, t: TestApp) -> None:
+    def test_misfire_all_runs_every_missed_occurrence(self, t: TestApp) -> None:
         [event] = self.missed(t, misfire="all")
         assert event.count == 5
         assert minutes(t, "work") == [10, 20, 30, 40, 50]
 
     @pytest.mark.option("schedule.history")
-    def test_all_has_a_cap_and_history_an_end(self, t: TestApp) -> None:
+    def test_misfire_all_has_a_cap_and_the_history_is_bounded(self, t: TestApp) -> None:
         ran = scheduled(t, every="1m", misfire="all", overlap="allow", history=150)
         t.advance("0s")
         t.clock.advance("4h")
@@ -175,8 +175,10 @@ class TestMissed:
         t.advance("100m")
         assert len(t.schedules.history("work", 1_000)) == 150
 
-    def test_large_ones_are_made_up_for_as_far_as_they_fit(self, t: TestApp) -> None:
-        """A store takes 8 MB in a step: what is more than half of that is missed, and none is rejected."""
+    def test_large_missed_runs_are_enqueued_as_far_as_they_fit(self, t: TestApp) -> None:
+        """A store accepts 8 MB in one step. Occurrences beyond half of that are recorded as missed, and no run is
+        rejected.
+        """
         ran: list[int] = []
 
         @t.app.task(name="tasks.large")
@@ -191,7 +193,7 @@ class TestMissed:
         assert minutes(t, "work") == list(range(180, 301, 10))
         assert sum(run.count for run in t.schedules.history("work") if run.what == "missed") == 17
 
-    def test_none_is_missed_while_somebody_is_there(self, t: TestApp) -> None:
+    def test_no_occurrence_is_missed_while_a_scheduler_runs(self, t: TestApp) -> None:
         heard: list[ScheduleEvent] = []
         t.app.on("schedule_missed")(heard.append)
         scheduled(t, every="10m")
@@ -212,7 +214,7 @@ class TestOverlap:
         t.drain()
         return ran
 
-    def test_skip(self, t: TestApp) -> None:
+    def test_overlap_skip_leaves_out_the_occurrence(self, t: TestApp) -> None:
         heard: list[ScheduleEvent] = []
         t.app.on("schedule_skipped")(heard.append)
         ran = self.crowd(t)
@@ -221,19 +223,19 @@ class TestOverlap:
         assert [event.schedule for event in heard] == ["work", "work"]
         assert "has not ended" in heard[0].note
 
-    def test_queue(self, t: TestApp) -> None:
+    def test_overlap_queue_runs_the_occurrence_afterwards(self, t: TestApp) -> None:
         ran = self.crowd(t, overlap="queue")
         assert whats(t, "work") == ["fired"] * 3
         assert len(ran) == 3
 
-    def test_cancel_previous(self, t: TestApp) -> None:
+    def test_overlap_cancel_previous_cancels_the_earlier_run(self, t: TestApp) -> None:
         ran = self.crowd(t, overlap="cancel_previous")
         states = [str(run.state) for run in reversed(t.schedules.history("work"))]
         assert states == ["cancelled", "cancelled", "succeeded"]
         assert len(ran) == 1
 
     @pytest.mark.parametrize(("overlap", "most"), [("queue", 1), ("allow", 3)])
-    def test_how_many_run_at_once(self, t: TestApp, overlap: Any, most: int) -> None:
+    def test_each_overlap_allows_its_number_of_runs_at_once(self, t: TestApp, overlap: Any, most: int) -> None:
         running: list[int] = [0, 0]
 
         @t.app.schedule("work", every="10m", overlap=overlap)

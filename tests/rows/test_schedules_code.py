@@ -28,7 +28,7 @@ class Fleet:
         self._url = url
 
     def start(self, version: str | None, *, at: int = 0, **schedules: str) -> SyncResult:
-        """A worker that starts and ends, so many minutes after the first."""
+        """A worker that starts and ends this many minutes after the first."""
         with self.code(version, at=at, **schedules) as t:
             return self.synced(t)
 
@@ -56,7 +56,7 @@ def fleet(store_url: str) -> Fleet:
     return Fleet(store_url)
 
 
-def test_nothing_is_written_when_nothing_has_changed(store_url: str) -> None:
+def test_the_same_declaration_again_writes_nothing(store_url: str) -> None:
     with staged(store_url, version="1.0") as t:
         t.app.schedule("a", every="1h", on_dead="shop.alert", tags=["x"])(t.app.task(name="a")(lambda: None))
         t.app.schedule("b", every="1h", depends_on="a", blocks="a")(t.app.task(name="b")(lambda: None))
@@ -64,13 +64,13 @@ def test_nothing_is_written_when_nothing_has_changed(store_url: str) -> None:
         assert t.schedules.declare() == SyncResult()
 
 
-def test_newer_code_replaces_what_older_code_declared(fleet: Fleet) -> None:
+def test_a_newer_version_replaces_what_an_older_version_declared(fleet: Fleet) -> None:
     assert fleet.start("1.9", a="1h").changed == ("a:hour:1.9",)
     assert fleet.start("1.10", a="30m").changed == ("a:30 minutes:1.10",)
     assert fleet.start("v1.10.0-rc1", a="20m").changed == ("a:20 minutes:v1.10.0-rc1",)
 
 
-def test_older_code_leaves_it_alone_and_says_so(fleet: Fleet, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_older_version_leaves_the_schedule_alone_and_logs_it(fleet: Fleet, caplog: pytest.LogCaptureFixture) -> None:
     fleet.start("2.0", a="1h", new="1h")
     with caplog.at_level(logging.WARNING, "mainspring.schedules"):
         found = fleet.start("1.0", a="5m", old="1h")
@@ -81,27 +81,27 @@ def test_older_code_leaves_it_alone_and_says_so(fleet: Fleet, caplog: pytest.Log
     assert "2.0" in said
 
 
-def test_declare_makes_this_code_the_newest(fleet: Fleet) -> None:
+def test_declare_makes_the_version_of_this_code_the_newest(fleet: Fleet) -> None:
     fleet.start("2.0", a="1h", new="1h")
     with fleet.code("1.0", a="5m") as t:
         assert t.schedules.declare() == SyncResult(changed=("a",), orphaned=("new",))
         assert fleet.synced(t).changed == ("a:5 minutes:1.0", "new:hour:2.0")
 
 
-def test_versions_that_are_no_numbers_are_ordered_by_when_they_were_seen(fleet: Fleet) -> None:
+def test_versions_that_are_not_numbers_are_ordered_by_their_first_start(fleet: Fleet) -> None:
     fleet.start("f00d", a="1h")
     assert fleet.start("beef", at=1, a="30m").changed == ("a:30 minutes:beef",)
     assert fleet.start("f00d", at=2, a="1h").changed == ("a:30 minutes:beef",)
     assert fleet.start("7.1", at=3, a="10m").changed == ("a:10 minutes:7.1",)
 
 
-def test_without_a_version_the_code_that_started_last_decides(fleet: Fleet) -> None:
+def test_without_a_version_the_code_that_started_last_applies(fleet: Fleet) -> None:
     fleet.start(None, a="1h")
     assert fleet.start(None, a="30m").changed == ("a:30 minutes:",)
     assert fleet.start(None, a="1h").changed == ("a:hour:",)
 
 
-def test_what_the_newest_code_lacks_is_orphaned_and_comes_back(fleet: Fleet) -> None:
+def test_a_schedule_that_the_newest_code_lacks_is_orphaned_and_comes_back(fleet: Fleet) -> None:
     fleet.start("1", a="10m", b="10m")
     with fleet.code("2", a="10m") as t:
         info = t.schedules.get("b")
@@ -116,10 +116,10 @@ def test_what_the_newest_code_lacks_is_orphaned_and_comes_back(fleet: Fleet) -> 
         assert len(t.schedules.history("b")) == 1  # what was due meanwhile is not made up for
 
 
-def test_older_code_that_starts_again_does_not_bring_back_what_newer_code_lacks(
+def test_older_code_that_starts_again_does_not_restore_a_schedule_that_newer_code_lacks(
     fleet: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In a rolling deploy an old worker may start after the first new one."""
+    """In a rolling deploy an old worker can start after the first new worker."""
     fleet.start("1", a="10m", b="10m")
     fleet.start("2", at=1, a="10m")
     with caplog.at_level(logging.WARNING, "mainspring.schedules"):
@@ -130,7 +130,7 @@ def test_older_code_that_starts_again_does_not_bring_back_what_newer_code_lacks(
         assert t.schedules.get("b").enabled
 
 
-def test_one_that_is_orphaned_may_be_deleted_or_taken_over(fleet: Fleet) -> None:
+def test_an_orphaned_schedule_can_be_deleted_or_taken_over(fleet: Fleet) -> None:
     fleet.start("1", a="10m", b="10m", c="10m")
     with fleet.code("2", a="10m") as t:
         t.schedules.delete("b")
@@ -139,7 +139,7 @@ def test_one_that_is_orphaned_may_be_deleted_or_taken_over(fleet: Fleet) -> None
     assert fleet.start("3", a="10m").added == ("a", "c")
 
 
-def test_one_that_was_disabled_before_it_was_taken_out_of_the_code_may_be_deleted_too(
+def test_a_schedule_disabled_before_it_was_orphaned_can_be_deleted_too(
     fleet: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:
     with fleet.code("1", a="10m", b="10m", c="10m") as t:
@@ -155,13 +155,13 @@ def test_one_that_was_disabled_before_it_was_taken_out_of_the_code_may_be_delete
         assert [info.name for info in t.schedules.list()] == ["a", "c"]
 
 
-def test_those_of_users_are_never_orphaned(fleet: Fleet) -> None:
+def test_schedules_put_by_users_are_never_orphaned(fleet: Fleet) -> None:
     with fleet.code("1", a="10m") as t:
         t.schedules.put("mine", "shop.a", every="10m")
     assert fleet.start("2", a="10m").orphaned == ()
 
 
-def test_enabled_is_the_operators(fleet: Fleet) -> None:
+def test_code_does_not_change_enabled(fleet: Fleet) -> None:
     with fleet.code("1", a="10m", b="10m") as t:
         t.schedules.disable("a", "too loud")
     with fleet.code("2", a="20m", b="20m") as t:
@@ -170,15 +170,15 @@ def test_enabled_is_the_operators(fleet: Fleet) -> None:
         assert t.schedules.get("b").enabled
 
 
-def test_an_interval_that_stays_keeps_its_phase(fleet: Fleet) -> None:
+def test_an_interval_that_is_not_changed_keeps_its_phase(fleet: Fleet) -> None:
     fleet.start("1", a="10m", b="10m")
     with fleet.code("2", at=7, a="10m", b="20m") as t:
         assert t.schedules.get("a").next == MONDAY + timedelta(minutes=10)
         assert t.schedules.get("b").next == MONDAY + timedelta(minutes=27)
 
 
-def test_the_program_of_others_is_left_alone(app: Mainspring, store_url: str) -> None:
-    """Two programs of one version in one namespace: neither knows the tasks of the other."""
+def test_schedules_of_another_program_are_left_alone(app: Mainspring, store_url: str) -> None:
+    """Two programs of one version in one namespace do not know each other's tasks."""
     app.schedule("mine", every="1h")(app.task(name="mine.work")(lambda: None))
     other = Mainspring(store_url)
     other.schedule("theirs", every="1h")(other.task(name="theirs.work")(lambda: None))
@@ -197,8 +197,8 @@ def test_the_program_of_others_is_left_alone(app: Mainspring, store_url: str) ->
 
 
 @pytest.mark.parametrize("package", ["", "company."])
-def test_versions_of_two_programs_say_nothing_of_each_other(store_url: str, package: str) -> None:
-    """A higher number of the one does not make the other old; also where their tasks are in one package."""
+def test_versions_of_two_programs_are_not_compared(store_url: str, package: str) -> None:
+    """A higher version of one program does not make the other program old, also when their tasks are in one package."""
     shop, mail = Mainspring(store_url, version="1.4"), Mainspring(store_url, version="2.0")
     shop.schedule("orders", every="1h")(shop.task(name=f"{package}shop.orders")(lambda: None))
     mail.schedule("letters", every="1h")(mail.task(name=f"{package}mail.letters")(lambda: None))
@@ -227,7 +227,7 @@ app.schedule("late", every="1h")(app.task(name="held.late")(lambda: None))
 """
 
 
-def test_what_an_included_module_declares_is_not_deleted_before_it_is_imported(
+def test_schedules_of_an_included_module_are_not_deleted_before_it_is_imported(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "held_late.py").write_text(LATE)

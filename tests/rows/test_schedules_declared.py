@@ -30,7 +30,7 @@ def bare() -> Mainspring:
 
 @pytest.mark.row("S6")
 class TestDiscovery:
-    def test_on_a_task_and_on_a_function(self, t: TestApp) -> None:
+    def test_a_schedule_is_declared_on_a_task_or_a_function(self, t: TestApp) -> None:
         ran: list[str] = []
 
         @t.app.schedule(every="10m")
@@ -49,7 +49,9 @@ class TestDiscovery:
         assert ran.count("clean") == 2  # still a plain function
 
     @pytest.mark.stores("sqlite")
-    def test_modules_that_are_included(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_url: str) -> None:
+    def test_schedules_of_included_modules_are_found(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_url: str
+    ) -> None:
         (tmp_path / "cellar.py").write_text(
             "from mainspring import Tasks\n"
             "tasks = Tasks()\n"
@@ -67,7 +69,7 @@ class TestDiscovery:
             t.advance("2h")
             assert [run.state for run in t.schedules.history("cellar")] == ["succeeded"] * 2
 
-    def test_a_library_is_included_before_or_after_it_declares(self, t: TestApp) -> None:
+    def test_a_library_can_be_included_before_or_after_it_declares(self, t: TestApp) -> None:
         library = Tasks()
         ran: list[int] = []
 
@@ -87,7 +89,7 @@ class TestDiscovery:
         assert sorted(ran) == [1, 2]
 
     @pytest.mark.stores("sqlite")
-    def test_names_are_given_once(self, bare: Mainspring, store_name: str) -> None:
+    def test_a_schedule_name_is_used_once(self, bare: Mainspring, store_name: str) -> None:
         @bare.schedule("nightly", cron="0 3 * * *")
         def one() -> None: ...
 
@@ -100,7 +102,7 @@ class TestDiscovery:
             bare.schedule("nightly", every="1h")(one)
 
     @pytest.mark.stores("sqlite")
-    def test_a_module_that_is_run_twice_declares_it_once(
+    def test_a_module_that_is_run_twice_declares_its_schedules_once(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_name: str
     ) -> None:
         (tmp_path / "loft_app.py").write_text("from mainspring import Mainspring\napp = Mainspring('sqlite://')\n")
@@ -190,10 +192,10 @@ def chained(app: Mainspring, *pairs: tuple[str, str]) -> None:
     ],
 )
 @pytest.mark.stores("sqlite")
-def test_what_does_not_fit_together_is_refused_at_the_start(
+def test_declarations_that_do_not_fit_together_are_refused_at_the_start(
     bare: Mainspring, store_name: str, declare: Declare, says: str
 ) -> None:
-    """When every module is in: a worker, a test, and whoever asks for the definitions."""
+    """Checked when every module is imported: by a worker, by a test app, and by ``app.parts``."""
     declare(bare)
     for start in (bare.parts, lambda: bare.test().__enter__()):
         with pytest.raises((InvalidOption, UnknownTask), match=f"(?s){says}"):
@@ -213,9 +215,9 @@ def test_unknown_options_are_refused(bare: Mainspring, store_name: str) -> None:
 
 
 @pytest.mark.row("S12")
-class TestOfEachSchedule:
-    def test_arguments(self, t: TestApp) -> None:
-        """Several on one task, each with its own."""
+class TestOptionsOfEachSchedule:
+    def test_each_schedule_has_its_own_arguments(self, t: TestApp) -> None:
+        """Several schedules on one task."""
         ran: list[str] = []
 
         @t.app.task(name="shop.report")
@@ -231,7 +233,7 @@ class TestOfEachSchedule:
         assert job.info().schedule is None
 
     @pytest.mark.option("schedule.queue", "schedule.priority", "schedule.tags", "schedule.meta", "schedule.expires")
-    def test_options_of_its_runs(self, t: TestApp) -> None:
+    def test_options_of_a_schedule_apply_to_its_runs(self, t: TestApp) -> None:
         @t.app.schedule(
             "work", every="10m", queue="slow", priority="high", tags=["nightly"], meta={"team": 7}, expires="2m"
         )
@@ -246,7 +248,7 @@ class TestOfEachSchedule:
         assert info.schedule == "work"
 
     @pytest.mark.option("schedule.retries", "schedule.timeout")
-    def test_retries_and_timeout(self, t: TestApp) -> None:
+    def test_retries_and_timeout_of_a_schedule_apply_to_its_runs(self, t: TestApp) -> None:
         @t.app.schedule("fails", every="10m", retries=1)
         @t.app.task(name="fails", backoff="1s")
         def fails() -> None:
@@ -268,7 +270,7 @@ class TestOfEachSchedule:
         assert job.info().state == "dead"
 
     @pytest.mark.option("schedule.on_success", "schedule.on_dead", "schedule.on_cancel")
-    def test_jobs_that_follow(self, t: TestApp) -> None:
+    def test_follow_ups_of_a_schedule_run(self, t: TestApp) -> None:
         heard: list[tuple[str, UUID]] = []
 
         @t.app.task
@@ -311,7 +313,7 @@ class TestOfEachSchedule:
         assert work.job(run.job or "").result() == "done"
 
     @pytest.mark.stores("sqlite")
-    def test_a_definition_is_always_the_same(self, bare: Mainspring, store_name: str) -> None:
+    def test_the_same_declaration_gives_an_equal_definition(self, bare: Mainspring, store_name: str) -> None:
         from mainspring.schedules.edit import load_code_schedules
 
         bare.schedule("x", cron="0 3 * * *", tags=["b", "a"])(bare.task(on_dead="shop.alert")(nothing))

@@ -39,7 +39,7 @@ def report(t: TestApp) -> Task[..., str]:
 
 
 def _overtaken(monkeypatch: pytest.MonkeyPatch, call: str, other: Callable[[], Awaitable[Any]]) -> None:
-    """The next such call to the store is overtaken by what somebody else does."""
+    """Another process changes the store right before the next such call."""
     usual = getattr(Door, call)
 
     async def late(door: Door, *args: Any) -> Any:
@@ -66,7 +66,7 @@ async def _stored_by_a_newer_version(t: TestApp, name: str) -> None:
 
 @pytest.mark.row("S8")
 class TestPut:
-    def test_a_schedule_of_a_user(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_put_creates_a_schedule(self, t: TestApp, report: Task[..., str]) -> None:
         info = t.schedules.put("night", report.s("us"), cron="30 2 * * *", tz="America/New_York")
         assert (info.owner, info.enabled, info.tz) == ("user", True, "America/New_York")
         assert info.rule == "at 02:30 every day (America/New_York)"
@@ -78,7 +78,7 @@ class TestPut:
         assert last is not None
         assert (last.outcome, last.at, last.job) == ("succeeded", run.at, run.job)
 
-    def test_another_definition_replaces_it(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_put_with_another_definition_replaces_the_schedule(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("often", report.s("us"), every="10m")
         t.advance("20m")
         t.schedules.put("often", report.s("asia"), every="30m")
@@ -87,14 +87,14 @@ class TestPut:
         assert t.schedules.get("often").args == {"region": "asia"}
         assert len(t.schedules.list()) == 1
 
-    def test_the_same_again_changes_nothing(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_put_with_the_same_definition_changes_nothing(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("often", report.s("us"), every="10m")
         t.advance("7m")
         t.schedules.put("often", report.s("us"), every="10m")
         t.advance("5m")
         assert minutes(t, "often") == [10]
 
-    def test_it_stays_disabled(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_put_leaves_a_schedule_disabled(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("often", report, every="10m")
         t.schedules.disable("often", "too loud")
         info = t.schedules.put("often", "shop.report", every="5m")
@@ -118,7 +118,7 @@ class TestPut:
         ],
     )
     @pytest.mark.stores("sqlite")
-    def test_bad_ones_are_refused(
+    def test_bad_definitions_are_refused(
         self, t: TestApp, report: Task[..., str], name: str, call: Any, options: Any, error: Any, says: str
     ) -> None:
         t.app.schedule("code", every="1h")(report)
@@ -130,7 +130,7 @@ class TestPut:
             t.schedules.put(name, call, **options)
         assert t.schedules.list() == before
 
-    def test_deleted(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_delete_removes_the_schedule(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("often", report, every="10m")
         t.advance("10m")
         t.schedules.delete("often")
@@ -142,7 +142,9 @@ class TestPut:
         t.schedules.put("often", report, every="10m")  # a new one, which knows nothing of the old
         assert t.schedules.history("often") == []
 
-    def test_those_of_the_code_and_those_that_others_need_stay(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_delete_refuses_schedules_of_the_code_and_dependencies_of_others(
+        self, t: TestApp, report: Task[..., str]
+    ) -> None:
         t.app.schedule("code", every="1h")(report)
         t.advance("0s")
         t.schedules.put("a", report, every="1h")
@@ -154,7 +156,7 @@ class TestPut:
         t.schedules.delete("b")
         t.schedules.delete("a")
 
-    def test_unknown_names_get_a_suggestion(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_unknown_names_are_refused_with_a_suggestion(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("nightly", report, every="10m")
         verbs: list[Any] = [t.schedules.get, t.schedules.enable, t.schedules.disable, t.schedules.delete]
         verbs += [t.schedules.trigger, t.schedules.next, t.schedules.history]
@@ -162,10 +164,10 @@ class TestPut:
             with pytest.raises(InvalidOption, match="did you mean 'nightly'"):
                 verb("nigthly")
 
-    def test_who_changes_one_does_not_read_the_others(
+    def test_a_change_of_one_schedule_does_not_read_the_others(
         self, t: TestApp, report: Task[..., str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """There may be one for each of many thousands of users."""
+        """An app can have a schedule for each of many thousands of users."""
         asked: list[tuple[str, ...]] = []
         schedules = Door.schedules
 
@@ -185,15 +187,15 @@ class TestPut:
         t.schedules.list()
         assert asked[-1] == ()
 
-    def test_what_is_no_name(self, t: TestApp) -> None:
+    def test_a_value_that_is_not_a_schedule_name_is_refused(self, t: TestApp) -> None:
         for wrong in (None, 5, print, ["ann"]):
             with pytest.raises(InvalidOption, match="is neither the name of a schedule nor a task"):
                 t.schedules.get(wrong)  # type: ignore[arg-type]
 
-    def test_one_of_a_newer_version_is_not_in_the_way_of_others(
+    def test_a_schedule_of_a_newer_version_does_not_disturb_the_others(
         self, t: TestApp, report: Task[..., str], caplog: pytest.LogCaptureFixture
     ) -> None:
-        """While a fleet is upgraded some cannot read what others store."""
+        """During an upgrade of a fleet, old processes cannot read what new processes store."""
         t.schedules.put("lunar", report, every="10m")
         t.schedules.put("ann", report, every="10m")
         blocking("newer", _stored_by_a_newer_version(t, "lunar"))
@@ -206,7 +208,7 @@ class TestPut:
             with pytest.raises(InvalidOption, match="upgrade this process"):
                 verb("lunar")
 
-    def test_two_who_put_at_once_make_no_circle(
+    def test_two_concurrent_puts_make_no_circular_dependency(
         self, t: TestApp, report: Task[..., str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name in ("x", "y"):
@@ -218,7 +220,7 @@ class TestPut:
         t.advance("10m")
         assert t.app.jobs.count()[State.SUCCEEDED] == 2
 
-    def test_what_it_waits_for_is_not_deleted_meanwhile(
+    def test_a_dependency_is_not_deleted_while_a_schedule_that_needs_it_is_put(
         self, t: TestApp, report: Task[..., str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         t.schedules.put("first", report, every="10m")
@@ -228,7 +230,7 @@ class TestPut:
         assert t.schedules.list() == []
         assert whose_links(t) == []
 
-    def test_what_somebody_waits_for_since_just_now_is_not_deleted(
+    def test_a_dependency_of_a_schedule_that_was_just_put_is_not_deleted(
         self, t: TestApp, report: Task[..., str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         t.schedules.put("first", report, every="10m")
@@ -247,8 +249,8 @@ class TestPut:
 
 
 @pytest.mark.row("S8")
-class TestSwitched:
-    def test_what_was_due_meanwhile_is_not_made_up_for(self, t: TestApp, report: Task[..., str]) -> None:
+class TestEnableAndDisable:
+    def test_occurrences_of_a_disabled_schedule_are_not_run_later(self, t: TestApp, report: Task[..., str]) -> None:
         heard: list[ScheduleEvent] = []
         t.app.on("schedule_disabled", "schedule_enabled")(heard.append)
         t.schedules.put("often", report, every="10m")
@@ -273,7 +275,7 @@ class TestSwitched:
         ]
 
     @pytest.mark.asyncio
-    async def test_twins(self, t: TestApp, report: Task[..., str]) -> None:
+    async def test_the_async_methods_of_schedules(self, t: TestApp, report: Task[..., str]) -> None:
         schedules = t.app.schedules
         await schedules.aput("often", report, every="10m")
         await t.aadvance("10m")
@@ -292,7 +294,7 @@ class TestSwitched:
 
 @pytest.mark.row("S11")
 class TestTrigger:
-    def test_it_gives_the_job(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_trigger_returns_the_job(self, t: TestApp, report: Task[..., str]) -> None:
         t.app.schedule("code", cron="0 3 * * *")(report)
         t.advance("0s")
         job: Job[Any] = t.schedules.trigger(report)
@@ -304,7 +306,9 @@ class TestTrigger:
         assert t.schedules.get("code").next == datetime(2030, 1, 8, 3, tzinfo=UTC)
 
     @pytest.mark.option("schedule.mode")
-    def test_at_the_very_moment_of_an_occurrence(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_a_trigger_at_the_time_of_an_occurrence_has_its_own_record(
+        self, t: TestApp, report: Task[..., str]
+    ) -> None:
         t.schedules.put("often", report, every="10m", overlap="queue")
         t.schedules.put("hand", report, mode="triggered")
         t.clock.advance("10m")
@@ -317,7 +321,7 @@ class TestTrigger:
         t.advance("1d")
         assert len(whats(t, "hand")) == 3  # never on a timer
 
-    def test_it_obeys_overlap_and_names_the_run_in_the_way(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_a_trigger_obeys_overlap_and_names_the_open_run(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("often", report, every="10m")
         first = t.schedules.trigger("often")
         with pytest.raises(NotTriggered, match="has not ended") as refused:
@@ -327,7 +331,7 @@ class TestTrigger:
         t.drain()
         assert [job.info().state for job in (first, forced)] == ["succeeded"] * 2
 
-    def test_it_obeys_disable(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_a_trigger_of_a_disabled_schedule_is_refused(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("often", report, every="10m")
         t.schedules.disable("often", "holidays")
         with pytest.raises(NotTriggered, match="it is disabled: holidays") as refused:
@@ -337,7 +341,7 @@ class TestTrigger:
         t.drain()
         assert whats(t, "often") == ["triggered"]
 
-    def test_it_obeys_queues_and_keys(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_a_trigger_obeys_queues_and_keys(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("drained", report, mode="triggered", queue="old")
         t.queues.drain("old")
         with pytest.raises(NotTriggered, match="drain"):
@@ -351,7 +355,7 @@ class TestTrigger:
         t.drain()
         assert t.schedules.trigger("keyed").created
 
-    def test_from_a_process_that_does_not_know_the_task(
+    def test_a_trigger_from_a_process_that_does_not_know_the_task(
         self, t: TestApp, report: Task[..., str], store_url: str
     ) -> None:
         t.schedules.put("often", report, every="10m")
@@ -365,7 +369,7 @@ class TestTrigger:
 
 @pytest.mark.row("S8")
 class TestBackfill:
-    def test_occurrences_that_have_no_run(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_backfill_runs_occurrences_without_a_run(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("hourly", report, cron="0 * * * *")
         t.advance("2h")
         jobs = t.schedules.backfill("hourly", MONDAY - timedelta(hours=3), MONDAY + timedelta(hours=9))
@@ -376,7 +380,9 @@ class TestBackfill:
         assert t.schedules.backfill("hourly", MONDAY - timedelta(hours=3), MONDAY) == []
 
     @pytest.mark.row("S5")
-    def test_what_no_scheduler_has_seen_yet_is_run_once(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_an_occurrence_that_was_backfilled_before_the_scheduler_saw_it_runs_once(
+        self, t: TestApp, report: Task[..., str]
+    ) -> None:
         t.schedules.put("hourly", report, every="1h", overlap="queue")
         t.clock.advance("3h30m")
         t.queues.pause("default")
@@ -388,8 +394,8 @@ class TestBackfill:
         t.drain()
         assert t.app.jobs.count().total == 3
 
-    def test_what_is_not_remembered_is_not_run_again(self, t: TestApp, report: Task[..., str]) -> None:
-        """Neither an occurrence that has had its run, nor one that somebody backfilled, however long ago."""
+    def test_a_backfill_of_occurrences_beyond_the_history_is_refused(self, t: TestApp, report: Task[..., str]) -> None:
+        """Otherwise an occurrence that was run or backfilled long ago could run again."""
         before = MONDAY - timedelta(hours=3)
         t.schedules.put("hourly", report, cron="0 * * * *", history=5, overlap="queue")
         assert len(t.schedules.backfill("hourly", before, MONDAY)) == 3
@@ -406,8 +412,8 @@ class TestBackfill:
         t.drain()
         assert len(t.enqueued(report)) == 7
 
-    def test_large_ones(self, t: TestApp, report: Task[..., str]) -> None:
-        """More than a store takes in one step, and all of them."""
+    def test_a_backfill_of_large_runs_takes_several_steps(self, t: TestApp, report: Task[..., str]) -> None:
+        """The runs exceed what a store accepts in one step, and all of them are made."""
         t.schedules.put("hourly", report.s("x" * 300_000), cron="0 * * * *", overlap="allow")
         jobs = t.schedules.backfill("hourly", MONDAY - timedelta(hours=30), MONDAY)
         assert len({job.id for job in jobs}) == 30
@@ -415,7 +421,7 @@ class TestBackfill:
         assert minutes(t, "hourly") == list(range(-1800, 1, 60))  # and the one that is due now
         assert {info.state for info in t.enqueued(report)} == {"succeeded"}
 
-    def test_what_would_not_be_remembered_is_refused(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_a_backfill_larger_than_the_history_is_refused(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("hourly", report, cron="0 * * * *", history=5)
         with pytest.raises(InvalidOption, match="the schedule keeps the 5 latest"):
             t.schedules.backfill("hourly", MONDAY - timedelta(hours=6), MONDAY)
@@ -423,7 +429,7 @@ class TestBackfill:
         t.schedules.put("hourly", report, cron="0 * * * *", history=6)
         assert len(t.schedules.backfill("hourly", MONDAY - timedelta(hours=6), MONDAY)) == 6
 
-    def test_limits(self, t: TestApp, report: Task[..., str]) -> None:
+    def test_a_bad_range_of_a_backfill_is_refused(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("hourly", report, cron="0 * * * *")
         t.schedules.put("hand", report, mode="triggered")
         with pytest.raises(InvalidOption, match="240 occurrences"):
@@ -435,8 +441,8 @@ class TestBackfill:
 
 
 @pytest.mark.row("S8")
-def test_what_the_fleet_does_next_is_effective_at_once(app: Mainspring) -> None:
-    """Declared, changed and deleted while a worker runs."""
+def test_changes_are_effective_at_once_in_a_running_fleet(app: Mainspring) -> None:
+    """Schedules are declared, changed and deleted while a worker runs."""
     ran: list[str] = []
 
     @app.task(name="shop.work")

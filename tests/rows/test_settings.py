@@ -68,7 +68,7 @@ class TestPlaces:
         assert lease(env=by_environment) == "[13.0]"
         assert lease("--lease", "14s", env=by_environment) == "[14.0]"
 
-    def test_pyproject_serves_as_well(self, project: Project) -> None:
+    def test_settings_are_read_from_pyproject_too(self, project: Project) -> None:
         project.write(LEASES.format(more=""))
         (project.folder / "pyproject.toml").write_text('[tool.mainspring]\nlease = "1m"\n')
         job = project.python(ASK)
@@ -87,10 +87,10 @@ class TestPlaces:
             ("", {"MAINSPRING_CONFIG": "no.toml"}, "MAINSPRING_CONFIG=no.toml: there is no such file"),
         ],
     )
-    def test_what_is_wrong_stops_the_start_with_place_and_reason(
+    def test_a_wrong_setting_stops_the_start_with_place_and_reason(
         self, project: Project, file: str, env: dict[str, str], says: str
     ) -> None:
-        """Of a worker and of a program that enqueues; without a traceback where there is a command."""
+        """The start of a worker and of a program that enqueues; commands print no traceback."""
         project.write(LEASES.format(more=""))
         project.settings(file)
         worker = project.run("-m", "mainspring", "worker", "shop:app", "--until-empty", env=env)
@@ -111,14 +111,14 @@ class TestPlaces:
 @pytest.mark.row("C2")
 class TestRoles:
     @pytest.mark.stores("sqlite")
-    def test_a_worker_of_an_api_process_is_refused_with_the_place_that_says_so(self, project: Project) -> None:
+    def test_a_worker_in_an_api_process_is_refused_with_the_place_of_the_role(self, project: Project) -> None:
         project.write(LEASES.format(more=""))
         done = project.run("-m", "mainspring", "worker", "shop:app", env={"MAINSPRING_ROLES": "api"})
         assert done.returncode == 1
         assert "MAINSPRING_ROLES: roles=['api']: includes neither 'worker' nor 'scheduler'" in done.stderr
 
     @pytest.mark.option("app.roles")
-    def test_an_app_that_only_asks_can_enqueue_and_run_nothing(self, made: Any) -> None:
+    def test_an_app_with_the_api_role_can_enqueue_and_cannot_run_a_worker(self, made: Any) -> None:
         app = made(roles="api")
 
         @app.task(name="work")
@@ -129,11 +129,11 @@ class TestRoles:
             app.worker()
 
 
-class TestTheApp:
+class TestAppSettings:
     """Each setting of the app itself shows in what the app does."""
 
     @pytest.mark.option("app.url")
-    def test_url_is_the_store(self, made: Any, store_url: str) -> None:
+    def test_url_selects_the_store(self, made: Any, store_url: str) -> None:
         app = made()
         job = _done(app)
         assert Mainspring(store_url).jobs.get(job.id).info().state is State.SUCCEEDED
@@ -156,7 +156,7 @@ class TestTheApp:
         assert project.python(TELL.format(job)) == "hi"
 
     @pytest.mark.option("app.version")
-    def test_version_is_kept_with_the_job_and_shown_of_the_worker(self, made: Any) -> None:
+    def test_version_is_stored_with_the_job_and_shown_with_the_worker(self, made: Any) -> None:
         app = made(version="2026.7")
 
         @app.task(name="versions")
@@ -219,7 +219,7 @@ class TestTheApp:
 
     @pytest.mark.row("Q8")
     @pytest.mark.option("app.keep")
-    def test_ended_jobs_go_after_keep(self, made: Any) -> None:
+    def test_ended_jobs_are_deleted_after_keep(self, made: Any) -> None:
         job = _done(made())
         assert _left(made(keep="1ms"), State.SUCCEEDED, 0) == 0
         with pytest.raises(JobNotFound):
@@ -227,20 +227,20 @@ class TestTheApp:
 
     @pytest.mark.row("Q8")
     @pytest.mark.option("app.keep_count")
-    def test_no_more_ended_jobs_than_keep_count_stay(self, made: Any) -> None:
+    def test_no_more_ended_jobs_than_keep_count_are_kept(self, made: Any) -> None:
         for _ in range(4):
             _done(made())
         assert _left(made(keep_count=2, keep_dead="1ms"), State.SUCCEEDED, 2) == 2
 
     @pytest.mark.row("Q8")
     @pytest.mark.option("app.keep_dead")
-    def test_dead_jobs_go_after_keep_dead(self, made: Any) -> None:
+    def test_dead_jobs_are_deleted_after_keep_dead(self, made: Any) -> None:
         _done(made(), fail=True)
         assert _left(made(keep_dead="1ms"), State.DEAD, 0) == 0
 
     @pytest.mark.row("Q8")
     @pytest.mark.option("app.keep_dead_count")
-    def test_no_more_dead_jobs_than_keep_dead_count_stay(self, made: Any) -> None:
+    def test_no_more_dead_jobs_than_keep_dead_count_are_kept(self, made: Any) -> None:
         for _ in range(3):
             _done(made(), fail=True)
         assert _left(made(keep_dead_count=1, keep="1ms"), State.DEAD, 1) == 1
@@ -261,21 +261,21 @@ class TestLogSettings:
 
     @pytest.mark.option("app.log_level")
     @pytest.mark.parametrize(("level", "count"), [("debug", 3), ("info", 2), ("warning", 1)])
-    def test_level(self, project: Project, level: str, count: int) -> None:
+    def test_log_level_sets_the_level(self, project: Project, level: str, count: int) -> None:
         project.write(self.CODE)
         project.python(self.START)
         done = project.work(env={"MAINSPRING_LOG_LEVEL": level, "MAINSPRING_LOG_FORMAT": "json"})
         assert len([line for line in lines(done.stderr) if line["logger"] == "lib"]) == count
 
     @pytest.mark.option("cli.worker.log_level")
-    def test_a_flag_goes_before_the_apps_own_level(self, project: Project) -> None:
+    def test_the_log_level_flag_overrides_the_setting_of_the_app(self, project: Project) -> None:
         project.write(self.CODE.replace('["SHOP_STORE"]', '["SHOP_STORE"], log_level="error"'))
         project.python(self.START)
         done = project.work("--log-level", "warning")
         assert [line["message"] for line in lines(done.stderr) if line["logger"] == "lib"] == ["a warning line"]
 
     @pytest.mark.option("app.log_format")
-    def test_format(self, project: Project) -> None:
+    def test_log_format_sets_the_format(self, project: Project) -> None:
         project.write(self.CODE)
         project.python(self.START)
         done = project.work(env={"MAINSPRING_LOG_FORMAT": "pretty"})
@@ -285,7 +285,7 @@ class TestLogSettings:
 
     @pytest.mark.option("app.log_file")
     @pytest.mark.parametrize("place", ["all.log", "stdout"])
-    def test_file(self, project: Project, place: str) -> None:
+    def test_log_file_sets_the_file(self, project: Project, place: str) -> None:
         project.write(self.CODE)
         project.python(self.START)
         project.settings(f'log_file = "{place}"')
@@ -295,7 +295,7 @@ class TestLogSettings:
         assert "a warning line" not in done.stderr
 
     @pytest.mark.option("app.redact")
-    def test_redact_names_more_fields(self, project: Project) -> None:
+    def test_redact_adds_names_of_secret_fields(self, project: Project) -> None:
         project.write(self.CODE)
         project.python(self.START)
         assert "4111-1111" in project.work().stderr

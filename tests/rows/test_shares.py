@@ -45,7 +45,9 @@ class TestWeights:
     @pytest.mark.option("queue.weight")
     @pytest.mark.parametrize("kind", ["async", "thread"])
     def test_backlogged_queues_share_by_weight_within_five_points(self, app: Mainspring, kind: str) -> None:
-        """Enqueued one after the other, so that any other order would show; as long as all of them have jobs."""
+        """The jobs of one queue are enqueued before those of the next, so that another order would show. Counted
+        while all queues have jobs.
+        """
         ran: list[str] = []
         note = declare(app, ran, kind=kind)
         fill(app, note, dict.fromkeys(WEIGHTS, 1200))
@@ -55,8 +57,8 @@ class TestWeights:
         shares = in_percent(backlogged)
         assert all(abs(shares[queue] - 10 * weight) <= 5 for queue, weight in WEIGHTS.items()), shares
 
-    def test_a_small_worker_shares_too(self, app: Mainspring) -> None:
-        """One slot, jobs too long to be claimed ahead: the parts are smaller than a job."""
+    def test_a_worker_with_one_slot_shares_by_weight_too(self, app: Mainspring) -> None:
+        """The jobs are too long to be claimed ahead, so the share of a queue is less than one job."""
         ran: list[str] = []
         for name, weight in WEIGHTS.items():
             app.queue(name, weight=weight)
@@ -72,8 +74,8 @@ class TestWeights:
         shares = in_percent(ran[:100])
         assert all(abs(shares[queue] - 10 * weight) <= 5 for queue, weight in WEIGHTS.items()), shares
 
-    def test_a_share_that_is_not_used_is_lent(self, app: Mainspring) -> None:
-        """Every slot runs a job of the lightest queue while the others have none."""
+    def test_an_unused_share_goes_to_the_other_queues(self, app: Mainspring) -> None:
+        """Every slot runs a job of the lightest queue while the other queues are empty."""
         slots, inside = 8, 0
         for name, weight in WEIGHTS.items():
             app.queue(name, weight=weight)
@@ -92,7 +94,7 @@ class TestWeights:
             assert {job.join(timeout=LIMIT).state for job in jobs} == {State.SUCCEEDED}
 
     def test_the_lightest_queue_does_not_starve(self, app: Mainspring) -> None:
-        """One in a thousand: it comes while the flood is far from its end."""
+        """Its weight is one thousandth. Its job starts long before the backlog of the other queue ends."""
         ran: list[str] = []
         app.queue("flood", weight=1000)
 
@@ -105,7 +107,7 @@ class TestWeights:
             until(lambda: len(ran) == 3002, "all have run")
         assert ran.index("default") < 2000
 
-    def test_priorities_order_inside_a_queue_only(self, app: Mainspring) -> None:
+    def test_priorities_apply_inside_a_queue_only(self, app: Mainspring) -> None:
         ran: list[str] = []
         for name in ("one", "two"):
             app.queue(name, weight=10)
@@ -123,7 +125,7 @@ class TestWeights:
         assert max(ran.index("usual"), ran.index("lesser")) <= 4
         assert ran.index("usual") < ran.index("lesser")
 
-    def test_a_cap_holds_beside_weights(self, app: Mainspring) -> None:
+    def test_concurrency_applies_together_with_weights(self, app: Mainspring) -> None:
         now: Counter[str] = Counter()
         most: Counter[str] = Counter()
         for name, weight in WEIGHTS.items():
@@ -146,8 +148,7 @@ class TestWeights:
 
 @pytest.mark.stores("sqlite")
 class TestDeclaring:
-    def test_a_worker_serves_declared_queues(self, app: Mainspring) -> None:
-        """Though no task names them."""
+    def test_a_worker_serves_declared_queues_that_no_task_names(self, app: Mainspring) -> None:
         app.queue("premium", weight=5)
 
         @app.task(name="work")
@@ -158,7 +159,7 @@ class TestDeclaring:
             assert "premium" in app.workers.list()[0].queues
             assert work.options(queue="premium").enqueue().result(timeout=LIMIT) == "done"
 
-    def test_the_handle_stands_for_the_name(self, app: Mainspring) -> None:
+    def test_the_queue_object_can_be_used_as_its_name(self, app: Mainspring) -> None:
         premium, other = app.queue("premium", weight=5), app.queue("other")
 
         @app.task(name="work", queue=premium)
@@ -168,7 +169,7 @@ class TestDeclaring:
         assert work.options(queue=other).enqueue().info().queue == "other"
         assert (premium.name, premium.options["weight"], other.options["weight"]) == ("premium", 5, 1)
 
-    def test_said_again_it_must_be_the_same(self, app: Mainspring) -> None:
+    def test_a_second_declaration_of_a_queue_must_be_equal(self, app: Mainspring) -> None:
         first = app.queue("premium", weight=5)
         assert app.queue("premium", weight=5) == first
         with pytest.raises(InvalidOption, match=r"already declared as Queue\('premium', weight=5\)"):
@@ -177,11 +178,11 @@ class TestDeclaring:
             app.queue("premium")
 
     @pytest.mark.parametrize("weight", [0, -1, True, "5", None, float("nan"), float("inf"), 2_000_000])
-    def test_a_weight_that_is_none_is_refused(self, app: Mainspring, weight: Any) -> None:
+    def test_a_bad_weight_is_refused(self, app: Mainspring, weight: Any) -> None:
         with pytest.raises(InvalidOption, match=r"queue 'premium': weight=.*must be a number"):
             app.queue("premium", weight=weight)
 
-    def test_a_name_that_is_none_is_refused(self, app: Mainspring) -> None:
+    def test_a_bad_queue_name_is_refused(self, app: Mainspring) -> None:
         with pytest.raises(InvalidOption, match="not a queue name"):
             app.queue("pre mium")
 

@@ -80,8 +80,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.row("E2")
 @pytest.mark.parametrize(("script", "says"), [(EMBEDDED, "5"), (SUPERVISED, "ran in a worker")])
-def test_ten_lines_in_an_empty_directory_run_a_job(tmp_path: Path, installed: Path, script: str, says: str) -> None:
-    """The file with the jobs lies beside the script, never in the working directory."""
+def test_a_script_of_ten_lines_runs_a_job_in_an_empty_directory(
+    tmp_path: Path, installed: Path, script: str, says: str
+) -> None:
+    """The database file is created beside the script and not in the working directory."""
     home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
     home.mkdir()
     elsewhere.mkdir()
@@ -112,7 +114,7 @@ def skewed(folder: Path, seconds: float, *, of: str) -> dict[str, str]:
 @pytest.mark.row("E5")
 class TestClocks:
     @pytest.mark.parametrize("hours", [1, -1])
-    def test_a_worker_with_its_clock_off_neither_steals_nor_loses_nor_runs_early(
+    def test_a_worker_with_a_wrong_clock_takes_and_loses_no_job_and_runs_none_early(
         self, fleet: Fleet, tmp_path: Path, hours: int
     ) -> None:
         right = fleet.start()
@@ -136,8 +138,8 @@ class TestClocks:
         assert {row.id for row in fleet.workers() if not row.lost} == set(beats), "nobody was given up"
         assert later.info().state is State.SCHEDULED, "a delay is counted by the store's clock"
 
-    def test_what_a_worker_with_its_clock_off_puts_off_comes_back_in_time(self, fleet: Fleet, tmp_path: Path) -> None:
-        """Its own retries, snoozes and crashes too are put off by the store's clock."""
+    def test_delays_set_by_a_worker_with_a_wrong_clock_end_in_time(self, fleet: Fleet, tmp_path: Path) -> None:
+        """Its retries, snoozes and crashes are delayed by the store's clock."""
         from tests.processes.mixed import Mixed
 
         app = Mainspring(fleet.url)
@@ -147,7 +149,9 @@ class TestClocks:
         assert {info.state for info in fleet.ended(jobs)} == {State.SUCCEEDED}
         app.close()
 
-    def test_producers_with_their_clocks_off_keep_the_order_of_their_coming(self, fleet: Fleet, tmp_path: Path) -> None:
+    def test_jobs_of_producers_with_wrong_clocks_keep_their_order_of_arrival(
+        self, fleet: Fleet, tmp_path: Path
+    ) -> None:
         code = """
             import sys
             from tests.processes.playground import tasks
@@ -189,9 +193,7 @@ class TestVersions:
         assert (still.version, still.data) == (2, b"b"), "the newer one stands, and the answer says so"
         assert (kept.version, kept.data) == (3, b"c")
 
-    def test_five_processes_that_open_a_fresh_store_at_once_migrate_it_once(
-        self, store_url: str, tmp_path: Path
-    ) -> None:
+    def test_five_processes_that_open_a_new_store_at_once_migrate_it_once(self, store_url: str, tmp_path: Path) -> None:
         code = """
             import pathlib, sys, time
             from mainspring import Mainspring
@@ -231,7 +233,7 @@ class TestVersions:
         outside.raise_version(-1)
         assert note.enqueue().info().state is State.READY, "nothing was done to it meanwhile"
 
-    def test_a_worker_on_a_newer_schema_says_so_and_ends(self, app: Mainspring, outside: Outside) -> None:
+    def test_a_worker_on_a_newer_schema_logs_the_reason_and_ends(self, app: Mainspring, outside: Outside) -> None:
         app.open()
         app.close()
         outside.raise_version(1)
@@ -239,7 +241,7 @@ class TestVersions:
             pass
 
     @pytest.mark.stores("sqlite")
-    def test_an_older_schema_is_migrated_and_the_user_s_own_tables_are_left_alone(self, app: Mainspring) -> None:
+    def test_an_older_schema_is_migrated_and_the_users_own_tables_are_left_alone(self, app: Mainspring) -> None:
         import sqlite3
 
         with sqlite3.connect(file_of(app)) as file:
@@ -260,7 +262,7 @@ class TestVersions:
 
 @pytest.mark.row("W7")
 def test_an_idle_worker_is_woken_from_another_process(fleet: Fleet) -> None:
-    """The poll is a minute, so it could not explain two of these, let alone a hundred."""
+    """The poll interval is a minute, so polling cannot explain a hundred fast starts."""
     fleet.start(poll="60s").wait_ready()
     for number in range(100):
         assert fleet.tasks.quick.enqueue(number).result(timeout=LIMIT) == number
@@ -269,8 +271,12 @@ def test_an_idle_worker_is_woken_from_another_process(fleet: Fleet) -> None:
 @pytest.mark.row("W3", "B4")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("proof", ["same host", "silence"])
-def test_with_the_defaults_the_jobs_of_a_killed_group_run_again(fleet: Fleet, tmp_path: Path, proof: str) -> None:
-    """20 jobs, worker and supervisor killed together, another worker alive: by the kernel's proof, or by the lease."""
+def test_with_the_defaults_the_jobs_of_a_killed_process_group_run_again(
+    fleet: Fleet, tmp_path: Path, proof: str
+) -> None:
+    """20 jobs; worker and supervisor are killed together while another worker lives. The death lock or the lease
+    proves the death.
+    """
     table = options_for("worker")
     defaults: dict[str, Any] = {
         option.name: option.shown_default for option in table if option.name in short_settings()

@@ -16,8 +16,8 @@ from tests.rows.leaks import nothing_is_left
 
 @pytest.mark.row("B19")
 class TestStream:
-    def test_over_processes_while_it_runs_and_again_from_the_start(self, tasks: Tasks, crew: Crew) -> None:
-        """Items arrive before the job ends, and a retry repeats none of them."""
+    def test_a_stream_is_read_from_another_process_while_the_job_runs(self, tasks: Tasks, crew: Crew) -> None:
+        """Items arrive before the job ends, a retry repeats no item, and a second reader starts at the first item."""
         worker = crew.start()
         job = tasks.send.enqueue(10, fail_at=4)
         read = []
@@ -35,7 +35,7 @@ class TestStream:
         assert [item["n"] for item in again] == list(range(1, 11))
         elsewhere.close()
 
-    def test_many_items_come_in_order(self, app: Mainspring) -> None:
+    def test_many_items_arrive_in_order(self, app: Mainspring) -> None:
         @app.task(name="many")
         def many(ctx: Context) -> None:
             for n in range(3_500):
@@ -44,7 +44,7 @@ class TestStream:
         with app.worker():
             assert list(many.enqueue().stream(timeout=LIMIT)) == list(range(3_500))
 
-    async def test_the_async_twin(self, app: Mainspring) -> None:
+    async def test_astream_yields_the_items(self, app: Mainspring) -> None:
         @app.task(name="few")
         async def few(ctx: AsyncContext) -> None:
             for word in ("one", "two", "three"):
@@ -57,14 +57,14 @@ class TestStream:
         with pytest.raises(ResultTimeout, match=r"0\.05 s"):
             assert [item async for item in waiting.astream(timeout="50ms")] == []
 
-    def test_a_job_that_sends_nothing_has_an_empty_one(self, app: Mainspring) -> None:
+    def test_the_stream_of_a_job_that_sends_nothing_is_empty(self, app: Mainspring) -> None:
         @app.task(name="quiet")
         async def quiet() -> None: ...
 
         with app.worker():
             assert list(quiet.enqueue().stream(timeout=LIMIT)) == []
 
-    def test_a_dead_job_keeps_what_it_sent(self, app: Mainspring) -> None:
+    def test_a_dead_job_keeps_its_stream(self, app: Mainspring) -> None:
         @app.task(name="fails", retries=0)
         def fails(ctx: Context) -> None:
             ctx.send("so far")
@@ -95,25 +95,25 @@ class TestStream:
         assert info.error.type.endswith(StreamFull.__name__)
         assert read == sent == list(range(10_000))
 
-    def test_its_time_limit(self, app: Mainspring) -> None:
+    def test_stream_ends_at_its_timeout(self, app: Mainspring) -> None:
         job = app.call("nobody.knows").enqueue()
         with pytest.raises(ResultTimeout, match=r"0\.05 s \(it is ready\)"):
             list(job.stream(timeout="50ms"))
 
-    def test_a_job_that_is_not_there(self, app: Mainspring) -> None:
+    def test_the_stream_of_an_unknown_job_raises_job_not_found(self, app: Mainspring) -> None:
         job = app.call("nobody.knows").enqueue()
         job.delete()
         with pytest.raises(JobNotFound):
             next(job.stream())
 
-    async def test_the_blocking_form_refuses_a_running_loop(self, app: Mainspring) -> None:
+    async def test_stream_refuses_a_running_loop(self, app: Mainspring) -> None:
         job = await app.call("nobody.knows").aenqueue()
         with pytest.raises(WouldBlockLoop, match=r"async for \.\.\. in job\.astream"):
             job.stream()
 
 
-class TestGivenUp:
-    def test_a_blocking_reader_leaves_nothing_behind(self, app: Mainspring) -> None:
+class TestClosedEarly:
+    def test_a_blocking_reader_closed_early_leaves_nothing_behind(self, app: Mainspring) -> None:
         sent, go_on = threading.Event(), threading.Event()
 
         @app.task(name="hold")
@@ -131,7 +131,7 @@ class TestGivenUp:
             nothing_is_left("_items")
             go_on.set()
 
-    async def test_an_async_reader_leaves_nothing_behind(self, app: Mainspring) -> None:
+    async def test_an_async_reader_closed_early_leaves_nothing_behind(self, app: Mainspring) -> None:
         @app.task(name="hold")
         async def hold(ctx: AsyncContext) -> None:
             ctx.send(1)

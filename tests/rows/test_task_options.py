@@ -24,7 +24,7 @@ def number(n: int = 0) -> int:
 
 
 @pytest.mark.option("task.priority", "job.priority")
-def test_the_priority_of_the_task_holds_unless_the_job_has_its_own(app: Mainspring) -> None:
+def test_the_priority_of_the_task_applies_unless_the_job_has_its_own(app: Mainspring) -> None:
     ran: list[str] = []
 
     @app.task(name="low", priority="low")
@@ -48,7 +48,7 @@ def test_the_priority_of_the_task_holds_unless_the_job_has_its_own(app: Mainspri
 
 
 @pytest.mark.option("job.timeout", "task.timeout")
-def test_the_time_limit_of_a_job_goes_before_the_tasks_and_none_switches_it_off(app: Mainspring) -> None:
+def test_the_time_limit_of_a_job_overrides_that_of_the_task_and_none_disables_it(app: Mainspring) -> None:
     def wait(ctx: Context, seconds: float) -> str:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -67,7 +67,7 @@ def test_the_time_limit_of_a_job_goes_before_the_tasks_and_none_switches_it_off(
 
 
 @pytest.mark.option("task.retries", "job.retries")
-def test_the_retries_of_the_task_hold_unless_the_job_has_its_own(app: Mainspring) -> None:
+def test_the_retries_of_the_task_apply_unless_the_job_has_its_own(app: Mainspring) -> None:
     @app.task(name="fails", retries=2, backoff="1ms")
     def fails() -> None:
         raise ValueError
@@ -78,7 +78,7 @@ def test_the_retries_of_the_task_hold_unless_the_job_has_its_own(app: Mainspring
 
 
 @pytest.mark.option("task.queue", "job.queue")
-def test_the_queue_of_the_task_holds_unless_the_job_has_its_own(app: Mainspring) -> None:
+def test_the_queue_of_the_task_applies_unless_the_job_has_its_own(app: Mainspring) -> None:
     task = app.task(name="a", queue="of-the-task")(number)
     one, other = task.enqueue(1), task.options(queue="of-the-job").enqueue(2)
     with app.worker(queues=["of-the-job"]):
@@ -105,7 +105,7 @@ def test_a_job_is_found_by_the_tags_of_its_task_and_its_own(app: Mainspring) -> 
 
 
 @pytest.mark.option("task.meta", "job.meta")
-def test_the_handler_and_everybody_else_read_the_meta_of_task_and_job(app: Mainspring) -> None:
+def test_the_handler_and_job_info_have_the_meta_of_task_and_job(app: Mainspring) -> None:
     @app.task(name="a", meta={"team": "shop", "level": 1})
     def told(ctx: Context) -> dict[str, Any]:
         return dict(ctx.meta)
@@ -118,7 +118,7 @@ def test_the_handler_and_everybody_else_read_the_meta_of_task_and_job(app: Mains
 
 
 @pytest.mark.option("task.name", "task.aliases")
-def test_a_task_is_found_by_its_name_and_by_its_older_names(app: Mainspring) -> None:
+def test_a_task_is_found_by_its_name_and_by_its_aliases(app: Mainspring) -> None:
     before = Mainspring(app.settings.url)
     waiting = before.task(name="shop.old_name")(number).enqueue(1)
     renamed = app.task(name="shop.new_name", aliases=["shop.old_name"])(number)
@@ -145,14 +145,14 @@ def test_an_executor_that_does_not_fit_the_function_is_refused(
 
 
 @pytest.mark.option("task.executor")
-def test_an_executor_that_fits_decides_where_it_runs(app: Mainspring) -> None:
+def test_an_executor_that_fits_decides_where_the_task_runs(app: Mainspring) -> None:
     threaded = app.task(name="t", executor="thread")(number)
     looped = app.task(name="l", executor="async")(on_the_loop)
     assert [task.s().new_job().kind for task in (threaded, looped)] == ["thread", "async"]
 
 
 @pytest.mark.option("task.soft_timeout")
-def test_a_soft_limit_must_leave_time_to_tidy_up(app: Mainspring) -> None:
+def test_a_soft_limit_must_be_shorter_than_the_hard_limit(app: Mainspring) -> None:
     with pytest.raises(InvalidOption, match="soft_timeout must be shorter than timeout"):
         app.task(soft_timeout="5s", timeout="5s")(number)
     with pytest.raises(InvalidOption, match="soft_timeout must be shorter than timeout"):

@@ -17,8 +17,8 @@ START = datetime(2030, 1, 31, 12, tzinfo=UTC)
 
 @pytest.mark.row("B12")
 @pytest.mark.option("test.url", "test.start")
-def test_a_retry_after_three_days(app: Mainspring, store_url: str) -> None:
-    """Each attempt happens when the clock says so, not before, and is recorded at that time."""
+def test_a_retry_after_three_days_in_a_test_app(app: Mainspring, store_url: str) -> None:
+    """Each attempt runs when the test's clock reaches its time, not before, and is recorded with that time."""
     runs: list[int] = []
 
     @app.task(retries=2, backoff=Backoff.fixed("3d"))
@@ -47,7 +47,7 @@ def test_a_retry_after_three_days(app: Mainspring, store_url: str) -> None:
 
 
 @pytest.mark.row("B12")
-async def test_the_same_in_an_async_test(app: Mainspring, store_url: str) -> None:
+async def test_a_retry_after_three_days_in_an_async_test(app: Mainspring, store_url: str) -> None:
     runs: list[datetime] = []
 
     @app.task(retries=5, backoff=Backoff.fixed("3d"))
@@ -63,8 +63,8 @@ async def test_the_same_in_an_async_test(app: Mainspring, store_url: str) -> Non
 
 
 @pytest.mark.row("B12")
-def test_a_month_of_snoozing(app: Mainspring, store_url: str) -> None:
-    """``future`` moves the clock from due moment to due moment, no further than there is work."""
+def test_a_month_of_snoozes_in_a_test_app(app: Mainspring, store_url: str) -> None:
+    """``future`` moves the clock from one due time to the next, and no further than there are jobs."""
     days: list[int] = []
 
     @app.task
@@ -82,7 +82,7 @@ def test_a_month_of_snoozing(app: Mainspring, store_url: str) -> None:
 
 
 @pytest.mark.row("B12")
-def test_expiry_retention_and_windows_go_by_the_clock(app: Mainspring, store_url: str) -> None:
+def test_expiry_retention_and_windows_obey_the_test_clock(app: Mainspring, store_url: str) -> None:
     ran: list[str] = []
 
     @app.task(retention="8d")
@@ -113,7 +113,7 @@ def test_expiry_retention_and_windows_go_by_the_clock(app: Mainspring, store_url
 
 @pytest.mark.row("B12")
 def test_a_jump_of_the_clock_takes_no_job_from_its_worker(app: Mainspring, store_url: str) -> None:
-    """Leases go by what a witness has seen, not by the wall clock: the job runs once, without blame."""
+    """Leases are judged by observed heartbeats and not by the wall clock: the job runs once and is charged no crash."""
 
     @app.task
     def long(ctx: Context) -> int:

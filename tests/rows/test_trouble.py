@@ -1,4 +1,6 @@
-"""R12, B21, B22: the store is away, frozen, stepped, or its replies are lost. Nobody who lives pays for it."""
+"""R12, B21, B22: the store is away, frozen, its clock is stepped, or its replies are lost. Live workers lose
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +54,10 @@ def troubles(text: str) -> dict[tuple[str, str], list[str]]:
 
 @pytest.mark.row("R12", "B22")
 @pytest.mark.own_server
-def test_an_outage_longer_than_every_lease_costs_nobody_anything(
+def test_an_outage_longer_than_every_lease_loses_no_job_and_charges_no_crash(
     fleet: Fleet, outside: Outside, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """8 ordinary jobs run on two workers; some end while the store is away, their acks arrive afterwards."""
+    """8 jobs run on two workers. Some end while the store is away, and their acks arrive afterwards."""
     lease = patience(1)
     for _ in range(2):
         pretty = {"MAINSPRING_LOG_FORMAT": "pretty"}
@@ -93,8 +95,8 @@ def test_an_outage_longer_than_every_lease_costs_nobody_anything(
 
 @pytest.mark.row("B22")
 @pytest.mark.parametrize("hours", [1, -1])
-def test_a_stepped_clock_of_the_store_costs_nobody_anything(fleet: Fleet, tmp_path: Path, hours: int) -> None:
-    """The wall clock of the machine, and so of the store, jumps under 8 running jobs."""
+def test_a_step_of_the_stores_clock_loses_no_job_and_charges_no_crash(fleet: Fleet, tmp_path: Path, hours: int) -> None:
+    """The wall clock of the machine, and so that of the store, jumps while 8 jobs run."""
     env = skewed(tmp_path, 0, of="machine")
     for _ in range(2):
         fleet.start(lease=patience(1), sweep="200ms", env=env, async_slots=4).wait_ready()
@@ -160,7 +162,7 @@ def lossy(monkeypatch: pytest.MonkeyPatch) -> type[Lossy]:
 
 @pytest.mark.row("B21")
 @pytest.mark.parametrize("call", ["enqueue", "turn", "beat", "promote", "report", "listen", "workers", "retire"])
-def test_a_lost_reply_of_any_call_strands_and_doubles_nothing(app: Mainspring, lossy: type[Lossy], call: str) -> None:
+def test_a_lost_reply_of_any_call_strands_and_doubles_no_job(app: Mainspring, lossy: type[Lossy], call: str) -> None:
     runs: Counter[int] = Counter()
     go_on = threading.Event()
 
@@ -196,7 +198,7 @@ def test_a_lost_reply_of_any_call_strands_and_doubles_nothing(app: Mainspring, l
 
 
 @pytest.mark.row("B21")
-def test_a_lost_reply_of_every_call_at_once(app: Mainspring, lossy: type[Lossy]) -> None:
+def test_a_lost_reply_of_every_call_strands_and_doubles_no_job(app: Mainspring, lossy: type[Lossy]) -> None:
     runs: Counter[int] = Counter()
 
     @app.task(name="count", retries=0)
@@ -216,7 +218,7 @@ def test_a_lost_reply_of_every_call_at_once(app: Mainspring, lossy: type[Lossy])
 
 
 @pytest.mark.row("B21")
-def test_a_cancel_whose_reply_was_lost_can_be_said_again(app: Mainspring, lossy: type[Lossy]) -> None:
+def test_a_cancel_whose_reply_was_lost_can_be_repeated(app: Mainspring, lossy: type[Lossy]) -> None:
     @app.task(name="never")
     async def never() -> None: ...
 

@@ -27,13 +27,13 @@ def programs(name: str) -> dict[str, list[str]]:
     return {node.name: lines[node.lineno - 1 : node.end_lineno] for node in found}
 
 
-def test_there_are_at_least_thirty_right_ones_without_any_exception() -> None:
+def test_at_least_thirty_right_programs_have_no_ignore_comment() -> None:
     found = programs("right.py")
     assert len(found) >= 30
     assert "ignore[" not in (PROGRAMS / "right.py").read_text()
 
 
-def test_there_are_at_least_thirty_wrong_ones_each_refused_by_both_in_one_place() -> None:
+def test_at_least_thirty_wrong_programs_are_each_refused_in_one_place() -> None:
     found = programs("wrong.py")
     assert len(found) >= 30
     places = {name: sum(bool(REFUSED.search(line)) for line in lines) for name, lines in found.items()}
@@ -43,8 +43,8 @@ def test_there_are_at_least_thirty_wrong_ones_each_refused_by_both_in_one_place(
 @pytest.mark.parametrize(
     "checker", [["mypy", "--no-error-summary"], ["basedpyright", "--level", "error"]], ids=lambda c: c[0]
 )
-def test_both_checkers_agree(checker: list[str]) -> None:
-    """An ignore that is not needed is an error: so every wrong program is refused by this very checker."""
+def test_mypy_and_pyright_agree(checker: list[str]) -> None:
+    """An unneeded ignore comment is an error, so the checker under test must refuse every wrong program."""
     program = Path(sys.executable).with_name(checker[0])
     done = subprocess.run(
         [str(program), *checker[1:], "tests/typing"], cwd=ROOT, capture_output=True, text=True, check=False

@@ -25,8 +25,8 @@ def old_app(app: Mainspring) -> Mainspring:
 
 @pytest.mark.row("B20")
 @pytest.mark.parametrize("colour", ["def", "async def"])
-def test_an_upgrade_gets_the_old_arguments_and_gives_the_new(app: Mainspring, colour: str) -> None:
-    """It is asked only for what does not fit any more."""
+def test_upgrade_converts_the_old_arguments(app: Mainspring, colour: str) -> None:
+    """It is called only for arguments that do not fit."""
     old = old_app(app)
     before = old.call("send", address="ann@example.org", copies=2).enqueue()
     asked: list[dict[str, Any]] = []
@@ -70,7 +70,7 @@ def test_an_upgrade_gets_the_old_arguments_and_gives_the_new(app: Mainspring, co
     ],
     ids=["raises", "returns no dict", "returns what JSON cannot hold", "returns what does not fit"],
 )
-def test_a_job_that_cannot_be_upgraded_is_dead_and_says_why(app: Mainspring, returns: Any, said: str) -> None:
+def test_a_job_whose_upgrade_fails_is_dead_with_the_reason(app: Mainspring, returns: Any, said: str) -> None:
     old = old_app(app)
     job = old.call("send", address="ann@example.org").enqueue()
     old.close()
@@ -94,7 +94,7 @@ def test_a_job_that_cannot_be_upgraded_is_dead_and_says_why(app: Mainspring, ret
 
 
 @pytest.mark.row("B20")
-def test_without_an_upgrade_it_is_dead_and_a_retry_after_the_cure_runs_it(app: Mainspring) -> None:
+def test_without_an_upgrade_the_job_is_dead_and_a_retry_after_the_fix_runs_it(app: Mainspring) -> None:
     old = old_app(app)
     job = old.call("send", address="ann@example.org").enqueue()
     old.close()

@@ -18,7 +18,7 @@ LIMIT = 60
 
 @pytest.mark.row("W1")
 class TestSlots:
-    def test_sync_and_async_side_by_side_with_a_limit_per_queue(self, app: Mainspring) -> None:
+    def test_sync_and_async_jobs_run_side_by_side_with_a_limit_per_queue(self, app: Mainspring) -> None:
         busy = {"slow": 0, "most": 0}
         lock = threading.Lock()
 
@@ -63,7 +63,7 @@ class TestSlots:
             a.enqueue().join(timeout=LIMIT)
         assert not_served.info().state is State.READY
 
-    def test_an_unknown_task_is_reported_and_waits_for_a_worker_that_knows_it(
+    def test_an_unknown_task_is_logged_and_waits_for_a_worker_that_knows_it(
         self, app: Mainspring, caplog: pytest.LogCaptureFixture
     ) -> None:
         strange = app.call("elsewhere.task", 1).enqueue()
@@ -87,7 +87,7 @@ class TestSlots:
 
 
 @pytest.mark.row("W6")
-def test_prefetched_jobs_go_back_when_the_worker_stops(app: Mainspring) -> None:
+def test_prefetched_jobs_are_handed_back_when_the_worker_stops(app: Mainspring) -> None:
     release = threading.Event()
 
     @app.task(name="quick")
@@ -109,7 +109,7 @@ def test_prefetched_jobs_go_back_when_the_worker_stops(app: Mainspring) -> None:
 
 @pytest.mark.row("W10")
 class TestCancel:
-    def test_a_queued_job_never_starts(self, app: Mainspring) -> None:
+    def test_a_cancelled_queued_job_never_starts(self, app: Mainspring) -> None:
         ran = threading.Event()
 
         @app.task(name="never")
@@ -123,7 +123,7 @@ class TestCancel:
         assert not ran.is_set()
         assert not job.cancel(), "it had ended already"
 
-    def test_a_running_async_handler_is_told_and_cancelled_is_final(self, app: Mainspring) -> None:
+    def test_a_running_async_handler_is_cancelled_and_the_state_is_final(self, app: Mainspring) -> None:
         begun, told = threading.Event(), threading.Event()
 
         @app.task(name="stubborn")
@@ -143,7 +143,7 @@ class TestCancel:
             assert told.wait(LIMIT)
             assert job.join(timeout=LIMIT).state is State.CANCELLED
 
-    def test_a_running_thread_learns_it_by_check(self, app: Mainspring) -> None:
+    def test_a_running_sync_handler_reads_the_cancel_order_with_check(self, app: Mainspring) -> None:
         begun = threading.Event()
 
         @app.task(name="loop")
@@ -208,7 +208,7 @@ def test_lifespans_end_in_reverse_and_an_error_in_one_stops_no_other(app: Mainsp
 
 
 @pytest.mark.row("B11")
-def test_a_handler_sees_a_token_that_grows_with_each_attempt(app: Mainspring) -> None:
+def test_a_handler_has_a_token_that_grows_with_each_attempt(app: Mainspring) -> None:
     tokens: list[int] = []
 
     @app.task(name="watch", retries=2, backoff="10ms")
@@ -224,7 +224,7 @@ def test_a_handler_sees_a_token_that_grows_with_each_attempt(app: Mainspring) ->
     assert info.token == tokens[-1]
 
 
-def test_progress_and_log_lines_are_seen_from_outside(app: Mainspring) -> None:
+def test_progress_and_log_lines_are_visible_from_outside(app: Mainspring) -> None:
     reached, go_on = threading.Event(), threading.Event()
 
     @app.task(name="tell")

@@ -1,5 +1,4 @@
-"""Each option of a worker shows in what the worker does. The app is told the contrary, so that an option that
-is ignored cannot pass."""
+"""Each option of a worker has its effect. The app has the opposite setting, so an ignored option fails the test."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ class Busy:
 @pytest.mark.stores("sqlite")
 class TestSlots:
     @pytest.mark.option("worker.async_slots")
-    def test_async_slots_is_the_most_async_jobs_at_once(self, made: Any) -> None:
+    def test_async_slots_is_the_maximum_of_async_jobs_at_once(self, made: Any) -> None:
         app, busy = made(async_slots=50), Busy()
 
         @app.task(name="work")
@@ -72,7 +71,7 @@ class TestSlots:
         assert busy.most == 2
 
     @pytest.mark.option("worker.thread_slots")
-    def test_thread_slots_is_the_most_jobs_in_threads_at_once(self, made: Any) -> None:
+    def test_thread_slots_is_the_maximum_of_jobs_in_threads_at_once(self, made: Any) -> None:
         app, busy, gate = made(thread_slots=50), Busy(), threading.Barrier(2)
 
         @app.task(name="work")
@@ -86,7 +85,7 @@ class TestSlots:
         assert busy.most == 2
 
     @pytest.mark.option("worker.concurrency")
-    def test_concurrency_is_the_most_jobs_of_a_queue_at_once(self, made: Any) -> None:
+    def test_concurrency_is_the_maximum_of_jobs_of_a_queue_at_once(self, made: Any) -> None:
         app, busy = made(concurrency={"slow": 50}), Busy()
 
         @app.task(name="work", queue="slow")
@@ -100,7 +99,7 @@ class TestSlots:
         assert busy.most == 3
 
     @pytest.mark.option("worker.queues")
-    def test_queues_are_those_that_are_served(self, made: Any) -> None:
+    def test_queues_are_the_queues_that_the_worker_serves(self, made: Any) -> None:
         app = made(queues=["b"])
 
         @app.task(name="a", queue="a")
@@ -117,13 +116,13 @@ class TestSlots:
 
 class TestTimes:
     @pytest.mark.option("worker.lease")
-    def test_lease_is_what_the_fleet_goes_by(self, made: Any) -> None:
+    def test_lease_is_the_lease_that_the_fleet_applies(self, made: Any) -> None:
         app = made(lease="5s")
         with app.worker(lease="7s"):
             assert [each.lease for each in app.workers.list()] == [timedelta(seconds=7)]
 
     @pytest.mark.option("worker.drain")
-    def test_drain_is_how_long_a_running_job_may_finish(self, made: Any) -> None:
+    def test_drain_is_the_time_a_running_job_has_to_finish(self, made: Any) -> None:
         app, running, release = made(drain="1ms"), threading.Event(), threading.Event()
 
         @app.task(name="work")
@@ -141,8 +140,8 @@ class TestTimes:
         assert job.result(timeout=LIMIT) == "finished"
 
     @pytest.mark.option("worker.sweep")
-    def test_sweep_is_how_often_lost_workers_are_looked_for(self, made: Any) -> None:
-        """A worker takes a job and is never heard of again."""
+    def test_sweep_is_the_interval_of_the_search_for_lost_workers(self, made: Any) -> None:
+        """A worker claims a job and sends no heartbeat afterwards."""
         app = made(sweep="1h")
 
         @app.task(name="work")
@@ -159,7 +158,7 @@ class TestTimes:
 class TestRoles:
     @pytest.mark.row("C2")
     @pytest.mark.option("worker.roles")
-    def test_a_scheduler_makes_jobs_ready_and_runs_none(self, made: Any) -> None:
+    def test_a_process_with_the_scheduler_role_promotes_jobs_and_runs_none(self, made: Any) -> None:
         app = made(roles="worker")
 
         @app.task(name="work")
@@ -194,8 +193,8 @@ class TestOneRun:
 
     @pytest.mark.option("worker.processes", "worker.until_empty")
     @pytest.mark.parametrize("processes", [1, 3])
-    def test_so_many_processes_until_no_job_is_left(self, tmp_path: Path, store_url: str, processes: int) -> None:
-        """With fewer or more of them the job would not end, and without an end of jobs the run would not."""
+    def test_processes_and_until_empty_of_one_run(self, tmp_path: Path, store_url: str, processes: int) -> None:
+        """With fewer or more processes the job would not end; without ``until_empty`` the run would not end."""
         project = Project(tmp_path, store_url)
         project.write(self.CODE)
         done = project.run("shop.py", str(processes))
@@ -219,8 +218,8 @@ class TestOneRun:
     """
 
     @pytest.mark.option("worker.grace")
-    def test_grace_is_how_long_a_job_that_will_not_end_is_waited_for(self, tmp_path: Path, store_url: str) -> None:
-        """By the app's own grace the run would take ten minutes."""
+    def test_grace_is_the_time_before_a_stuck_job_is_killed(self, tmp_path: Path, store_url: str) -> None:
+        """With the grace of the app the run would take ten minutes."""
         project = Project(tmp_path, store_url)
         project.write(self.STUCK)
         done = project.run("shop.py")

@@ -1,4 +1,4 @@
-"""W17, W8: who is at work, and how far."""
+"""W17, W8: the live workers, and the progress of their jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.rows.crew import LIMIT, Crew, Tasks, until
 
 @pytest.mark.row("W17")
 class TestWorkers:
-    def test_says_who_where_and_what(self, tasks: Tasks, crew: Crew) -> None:
+    def test_list_shows_host_pid_version_queues_tasks_and_jobs(self, tasks: Tasks, crew: Crew) -> None:
         app = tasks.app
         popen = crew.start(version="2030.1")
         job = tasks.tell.enqueue()
@@ -35,22 +35,23 @@ class TestWorkers:
         job.join(timeout=LIMIT)
         until(lambda: app.workers.list()[0].jobs == (), "it runs nothing")
 
-    def test_one_that_stopped_leaves_the_list(self, tasks: Tasks, crew: Crew) -> None:
+    def test_a_stopped_worker_is_not_listed(self, tasks: Tasks, crew: Crew) -> None:
         first, second = crew.start(), crew.start()
         assert {worker.pid for worker in tasks.app.workers.list()} == {first.pid, second.pid}
         crew.stop(first)
         assert {worker.pid for worker in tasks.app.workers.list()} == {second.pid}
 
-    def test_one_that_was_killed_leaves_the_list(self, tasks: Tasks, crew: Crew) -> None:
+    def test_a_killed_worker_is_not_listed(self, tasks: Tasks, crew: Crew) -> None:
+        """``until`` fails if the list still has the killed worker at its time limit."""
         first, second = crew.start(), crew.start()
         first.kill()
         until(lambda: {worker.pid for worker in tasks.app.workers.list()} == {second.pid}, "the killed one is gone")
 
-    def test_the_longest_at_work_come_first(self, tasks: Tasks, crew: Crew) -> None:
+    def test_workers_are_listed_by_start_time(self, tasks: Tasks, crew: Crew) -> None:
         started = [crew.start().pid for _ in range(2)]
         assert [worker.pid for worker in tasks.app.workers.list()] == started
 
-    async def test_one_that_lost_its_jobs_is_shown_on_request_only(self, app: Mainspring) -> None:
+    async def test_a_worker_that_lost_its_jobs_is_listed_on_request_only(self, app: Mainspring) -> None:
         from mainspring.jobs.outcomes import Outcome
         from mainspring.worker.records import Beat, Registration
 
@@ -62,20 +63,20 @@ class TestWorkers:
         [lost] = await app.workers.alist(lost=True)
         assert (lost.id, lost.lost) == ("silent", True)
 
-    def test_an_embedded_one_is_listed_too(self, app: Mainspring) -> None:
+    def test_an_embedded_worker_is_listed_too(self, app: Mainspring) -> None:
         with app.worker():
             [worker] = app.workers.list()
         assert worker.pid == os.getpid()
         assert app.workers.list() == []
 
-    def test_what_is_not_built_is_refused(self, app: Mainspring) -> None:
+    def test_attributes_that_are_not_built_raise_not_built(self, app: Mainspring) -> None:
         for name in ("drain", "stop", "restart", "adrain", "astop", "arestart"):
             with pytest.raises(NotBuilt, match=name):
                 getattr(app.workers, name)
 
 
 @pytest.mark.row("W8")
-def test_progress_is_seen_from_another_process_while_the_job_runs(tasks: Tasks, crew: Crew) -> None:
+def test_progress_is_visible_from_another_process_while_the_job_runs(tasks: Tasks, crew: Crew) -> None:
     crew.start()
     job = tasks.tell.enqueue()
     progress = until(lambda: job.info().progress, "the progress is seen")

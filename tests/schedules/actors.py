@@ -1,4 +1,4 @@
-"""Those who call the store in a simulation: schedulers, whose calls it lets through one by one, and operators."""
+"""The callers of the store in a simulation: schedulers, whose calls pass one by one, and operators."""
 
 from __future__ import annotations
 

@@ -203,14 +203,14 @@ class Judge:
     def _pauses(
         self, name: str, after: SchedulePlan, records: list[tuple[ScheduleRun, OccurrenceRecord]], new: set[bytes]
     ) -> None:
-        """Unless it was decided on before the clock went back, by whoever held it up since."""
+        """Unless the run was decided before the clock went back, by a scheduler that was delayed since."""
         fired = any(run.job in new and record.what == "fired" and record.made <= self._now for run, record in records)
         if fired and after.definition.mode == "continuous" and name in self._rests:
             passed = self._own_time() - self._rests[name]
             assert passed * 1e6 >= after.definition.min_pause - 1, f"{name}: too soon, after {passed} s"
 
     async def rest(self, store: Store) -> None:
-        """At the end: nothing is open, and jobs and records are those that were made, one each."""
+        """At the end no run is open, and there is one job and one record for each run that was made."""
         jobs = set[bytes]()
         cursor = None
         while True:

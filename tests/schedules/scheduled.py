@@ -1,4 +1,4 @@
-"""Short words for the tests of the scheduler: schedules in a store, and what became of them."""
+"""Short functions for the tests of the scheduler: schedules in a store, and the results of their occurrences."""
 
 from __future__ import annotations
 

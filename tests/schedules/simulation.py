@@ -51,7 +51,7 @@ ERROR = b'{"type":"ValueError","message":"no"}'
 
 
 class Simulation:
-    """``run`` lets so many hours pass."""
+    """``run`` simulates this many hours."""
 
     def __init__(self, folder: Path, seed: int, definitions: dict[str, Definition], schedulers: int = 4) -> None:
         self.draw = random.Random(seed)
@@ -118,7 +118,9 @@ class Simulation:
         self._own += us / 1e6
 
     async def _go_back(self, us: int) -> None:
-        """The clock of the machine; the store's goes with it if everything is started anew, else it stands still."""
+        """Set the clock of the machine back. The store's clock follows if everything is restarted, otherwise it
+        does not advance.
+        """
         self.counts["went back"] += 1
         self.clock.set(self.clock.now() - timedelta(microseconds=us))
         if self.draw.random() < 0.7:
@@ -194,7 +196,7 @@ class Simulation:
             self.judge.ended(claim.id, State.CANCELLED)
 
     async def cancel(self, jobs: Sequence[bytes]) -> None:
-        """Those that wait end at once, those that run are told to."""
+        """Waiting jobs end at once, running jobs get a cancel order."""
         await self.store.act(Action.CANCEL, Query(ids=tuple(jobs)))
         for job in jobs:
             if job not in self._ends:

@@ -21,8 +21,8 @@ from tests.unit.schedule_samples import HOUR, JOB, SECOND, T0
 
 
 @pytest.mark.row("O1")
-async def test_a_clock_that_went_back(store_url: str, store: Store, clock: MovableClock) -> None:
-    """What has fired does not fire again; continuous runs go on, and runs that ended are seen."""
+async def test_schedules_on_a_clock_that_went_back(store_url: str, store: Store, clock: MovableClock) -> None:
+    """Fired occurrences do not fire again, continuous schedules run on, and ends of runs are seen."""
     await put(store)
     await put(store, "c", mode="continuous", min_pause=5 * SECOND)
     await put(store, "r", mode="triggered")
@@ -50,10 +50,10 @@ async def test_a_clock_that_went_back(store_url: str, store: Store, clock: Movab
 
 
 @pytest.mark.row("O1")
-async def test_a_clock_that_goes_back_while_it_looks(
+async def test_a_clock_that_goes_back_during_a_check_keeps_the_pause(
     store: Store, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or stands still, as SQLite's does then. The pause is kept all the same."""
+    """Or stands still, as the clock of SQLite does then."""
     own = 100.0
     monkeypatch.setattr("mainspring.schedules.store_time.boottime", lambda: own)
     await put(store, "c", mode="continuous", min_pause=5 * SECOND)

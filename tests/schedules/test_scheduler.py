@@ -1,4 +1,4 @@
-"""The scheduler on a real store: each occurrence becomes one job, whoever looks."""
+"""The scheduler on a real store: each occurrence becomes one job, however many schedulers run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ async def tick_until(scheduler: Scheduler, store: Store) -> None:
 
 
 @pytest.mark.row("S5")
-async def test_a_thousand_on_one_minute_and_20_schedulers(store_url: str, store: Store, clock: MovableClock) -> None:
+async def test_a_thousand_schedules_on_one_minute_with_20_schedulers(
+    store_url: str, store: Store, clock: MovableClock
+) -> None:
     """Exactly a thousand jobs, one for each occurrence."""
     for start in range(0, MANY, 50):
         await asyncio.gather(*(put(store, f"s{n:04}", cron="* * * * *", tz="UTC") for n in range(start, start + 50)))
@@ -51,8 +53,10 @@ async def test_a_thousand_on_one_minute_and_20_schedulers(store_url: str, store:
 
 
 @pytest.mark.row("S5")
-async def test_five_schedulers_and_a_thousand_occurrences(store_url: str, store: Store, clock: MovableClock) -> None:
-    """A run for each, by the history that the store keeps."""
+async def test_five_schedulers_fire_a_thousand_occurrences_once(
+    store_url: str, store: Store, clock: MovableClock
+) -> None:
+    """The history in the store has one run for each."""
     names, minutes = [f"s{n}" for n in range(20)], 50
     for name in names:
         await put(store, name, cron="* * * * *", misfire="all", overlap="queue")
@@ -84,7 +88,7 @@ async def test_five_schedulers_and_a_thousand_occurrences(store_url: str, store:
     assert len(stored.jobs) == len(runs) == 20 * len(due)
 
 
-async def test_an_occurrence_becomes_a_job_and_its_end_is_taken_in(store: Store, clock: MovableClock) -> None:
+async def test_an_occurrence_becomes_a_job_and_its_end_is_recorded(store: Store, clock: MovableClock) -> None:
     await put(store)
     scheduler = Scheduler(store)
     assert await scheduler.tick() == 1.0
@@ -108,8 +112,8 @@ async def test_an_occurrence_becomes_a_job_and_its_end_is_taken_in(store: Store,
     assert (record.what, record.state, record.ended) == ("fired", State.SUCCEEDED, clock.now_us())
 
 
-async def test_a_look_that_finds_nothing_writes_nothing(store: Store, clock: MovableClock) -> None:
-    """Also when somebody hints at it too early; and a run that goes on is written of when its look has come."""
+async def test_a_check_that_finds_nothing_writes_nothing(store: Store, clock: MovableClock) -> None:
+    """Also after a hint that came too early. An open run is written when its next check is due."""
     await put(store)
     clock.advance("1m")
     scheduler = Scheduler(store)
@@ -125,7 +129,7 @@ async def test_a_look_that_finds_nothing_writes_nothing(store: Store, clock: Mov
     assert (after.doc, after.look) == (was.doc, clock.now_us() + SECOND)
 
 
-async def test_missed_ones_are_told(store: Store, clock: MovableClock) -> None:
+async def test_missed_occurrences_are_reported(store: Store, clock: MovableClock) -> None:
     heard = Heard()
     await put(store, misfire="all", overlap="queue")
     clock.advance("3m31s")
@@ -139,7 +143,9 @@ async def test_missed_ones_are_told(store: Store, clock: MovableClock) -> None:
     assert len(await hand.take(5)) == 1
 
 
-async def test_the_run_before_is_cancelled_once_the_next_is_there(store: Store, clock: MovableClock) -> None:
+async def test_overlap_cancel_previous_cancels_the_run_after_the_next_one_is_stored(
+    store: Store, clock: MovableClock
+) -> None:
     await put(store, overlap="cancel_previous")
     scheduler = Scheduler(store)
     clock.advance("1m")
@@ -156,8 +162,8 @@ async def test_the_run_before_is_cancelled_once_the_next_is_there(store: Store, 
     await hand.take_one()
 
 
-async def test_a_cancel_that_was_forgotten_is_done_by_the_next_look(store: Store, clock: MovableClock) -> None:
-    """Somebody died right after the exchange."""
+async def test_a_forgotten_cancel_is_done_by_the_next_check(store: Store, clock: MovableClock) -> None:
+    """The scheduler died right after the swap."""
     await put(store, overlap="cancel_previous")
     scheduler = Scheduler(store)
     clock.advance("1m")
@@ -174,7 +180,7 @@ async def test_a_cancel_that_was_forgotten_is_done_by_the_next_look(store: Store
     assert (await row(store, first_run.job)).state is State.CANCELLED
 
 
-async def test_who_lost_the_race_cancels_nothing(store: Store, clock: MovableClock) -> None:
+async def test_a_scheduler_that_lost_the_race_cancels_nothing(store: Store, clock: MovableClock) -> None:
     await put(store, overlap="cancel_previous")
     scheduler = Scheduler(store)
     clock.advance("1m")
@@ -193,8 +199,8 @@ async def test_who_lost_the_race_cancels_nothing(store: Store, clock: MovableClo
     assert await jobs(store) == 1
 
 
-async def test_a_tick_with_nothing_due_is_one_look(store: Store, clock: MovableClock) -> None:
-    """However many schedules there are, and one that is due is a look and an exchange."""
+async def test_a_tick_without_due_schedules_is_one_read(store: Store, clock: MovableClock) -> None:
+    """However many schedules there are. One due schedule costs a read and a swap."""
     for start in range(0, 300, 50):
         await asyncio.gather(*(put(store, f"s{n}", cron="0 3 * * *") for n in range(start, start + 50)))
     await put(store)

@@ -42,8 +42,8 @@ def crowd() -> dict[str, Definition]:
 
 @pytest.mark.row("S5")
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_ten_thousand_hours(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge has nothing to say, and all that can happen has happened."""
+async def test_ten_thousand_hours_break_no_rule(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge finds no violation, and every kind of event has happened."""
     definitions = crowd()
     simulation = Simulation(tmp_path, seed, definitions)
     monkeypatch.setattr("mainspring.schedules.store_time.boottime", simulation.own_time)

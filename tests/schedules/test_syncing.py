@@ -16,8 +16,8 @@ from tests.unit.schedule_samples import definition
 pytestmark = pytest.mark.row("S8")
 
 
-async def test_what_it_asks_does_not_grow_with_the_schedules(store: Store) -> None:
-    """When nothing has changed: a fleet with many of them starts as fast as one with few."""
+async def test_the_number_of_calls_does_not_grow_with_the_schedules(store: Store) -> None:
+    """When nothing has changed, a fleet with many schedules starts as fast as a fleet with few."""
     wanted = {f"s{n:02}": definition(depends_on=(f"s{n - 1:02}",) if n % 2 else ()) for n in range(20)}
     assert len((await sync(store, CodeSchedules(wanted, "1"))).added) == 20
     calls: list[str] = []
@@ -45,7 +45,7 @@ class Overtaken:
         return await self._store.swap_schedule(swap, batch)
 
 
-async def test_what_older_code_links_goes_when_newer_code_was_faster(store: Store) -> None:
+async def test_dependencies_stored_by_older_code_are_removed_when_newer_code_was_faster(store: Store) -> None:
     both = {"old": definition(), "new": definition()}
     older = CodeSchedules({**both, "s": definition(depends_on=("old",))}, "1")
     newer = CodeSchedules({**both, "s": definition(depends_on=("new",))}, "2")

@@ -23,7 +23,7 @@ from tests.unit.schedule_samples import JOB, MINUTE, SECOND, T0, definition
 
 
 @pytest.mark.parametrize("how", ["draining", "disabled", "full", "taken"])
-async def test_a_refusal_is_a_record(store: Store, clock: MovableClock, how: str) -> None:
+async def test_a_refused_job_is_recorded(store: Store, clock: MovableClock, how: str) -> None:
     heard, template = Heard(), JOB
     match how:
         case "draining":
@@ -50,8 +50,8 @@ async def test_a_refusal_is_a_record(store: Store, clock: MovableClock, how: str
     assert (plan.open, plan.due) == ((), T0 + 2 * MINUTE)
 
 
-async def test_a_full_queue_that_lets_wait_is_tried_again(store: Store, clock: MovableClock) -> None:
-    """And those who wait for it are not in the way of others, however many they are."""
+async def test_an_occurrence_waits_while_its_queue_is_full(store: Store, clock: MovableClock) -> None:
+    """Schedules that wait for a full queue do not delay the others, however many they are."""
     await store.configure_queue("q", QueueSettings(max_depth=1, on_full="wait"))
     blocker = await one(store)
     waiting = [f"s{n:03}" for n in range(250)]
@@ -73,7 +73,7 @@ async def test_a_full_queue_that_lets_wait_is_tried_again(store: Store, clock: M
     assert len(fired) == 1
 
 
-async def test_a_key_that_another_job_has(store: Store, clock: MovableClock) -> None:
+async def test_an_occurrence_whose_key_another_job_holds_is_skipped(store: Store, clock: MovableClock) -> None:
     heard, unique = Heard(), UniqueKey(b"k" * 16)
     await one(store, job(unique=unique))
     await put(store, job=replace(JOB, unique=unique))
@@ -86,7 +86,7 @@ async def test_a_key_that_another_job_has(store: Store, clock: MovableClock) -> 
 
 
 async def test_a_run_whose_job_was_never_made_ends(store: Store, clock: MovableClock) -> None:
-    """Whoever should have said so died: the next look finds that there is no such job."""
+    """The process died before it recorded that. The next check finds that there is no such job."""
     unique = UniqueKey(b"k" * 16)
     await one(store, job(unique=unique))
     await put(store, job=replace(JOB, unique=unique))
@@ -106,8 +106,8 @@ async def test_a_run_whose_job_was_never_made_ends(store: Store, clock: MovableC
     assert "deleted before a scheduler saw its end" in record.note
 
 
-async def test_a_conflict_that_passes_loses_nothing(store: Store, clock: MovableClock) -> None:
-    """One that stays is told after three tries."""
+async def test_a_conflict_that_passes_loses_no_occurrence(store: Store, clock: MovableClock) -> None:
+    """A conflict that remains is recorded after three tries."""
     await put(store)
     clock.advance("1m")
     scheduler = Scheduler(store)
@@ -134,7 +134,7 @@ async def test_a_conflict_that_passes_loses_nothing(store: Store, clock: Movable
 
 
 async def test_an_occurrence_that_was_backfilled_does_not_stop_its_schedule(store: Store, clock: MovableClock) -> None:
-    """Somebody backfilled the one that was due and not seen to yet."""
+    """A backfill ran the due occurrence before the scheduler saw it."""
     await put(store, overlap="queue", misfire="all")
     clock.advance("2m")
     made = backfill("s", await plan_of(store), clock.now_us(), [T0 + MINUTE], raw_id)
@@ -145,8 +145,8 @@ async def test_an_occurrence_that_was_backfilled_does_not_stop_its_schedule(stor
     assert (await jobs(store), (await plan_of(store)).due) == (2, T0 + 3 * MINUTE)
 
 
-async def test_a_trigger_at_the_moment_of_an_occurrence(store: Store, clock: MovableClock) -> None:
-    """The clock stands at that very microsecond."""
+async def test_a_trigger_at_the_time_of_an_occurrence_makes_a_second_run(store: Store, clock: MovableClock) -> None:
+    """The clock stands at that microsecond."""
     await put(store, overlap="allow", cron="* * * * *")
     made = trigger("s", await plan_of(store), clock.now_us(), {}, raw_id)
     assert isinstance(made, ScheduleStep)
@@ -155,10 +155,10 @@ async def test_a_trigger_at_the_moment_of_an_occurrence(store: Store, clock: Mov
     assert sorted(await what(store)) == ["fired", "triggered"]
 
 
-async def test_rows_that_cannot_be_read_are_left_alone(
+async def test_unreadable_rows_are_left_alone(
     store: Store, clock: MovableClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However many: newer code may have stored them, and the others fire all the same."""
+    """However many: newer code may have stored them. The other schedules fire."""
     for n in range(250):
         await store.swap_schedule(ScheduleSwap(name=f"new{n:03}", rev=0, doc=b'{"of": "tomorrow"}', look=T0))
     odd = new_plan(definition(cron="0 3 * * *"), T0)

@@ -34,7 +34,7 @@ LONGEST_RUN = 300.0
 RULES = "tests/unit/test_rules_reference.py"
 SCHEDULES = (
     "tests/schedules/test_simulation.py",
-    "tests/processes/test_schedulers.py::test_each_occurrence_runs_once_whoever_dies",
+    "tests/processes/test_schedulers.py::test_each_occurrence_runs_once_although_schedulers_are_killed",
 )
 
 

@@ -140,7 +140,7 @@ class Campaign:
         self._nemesis.finish()
 
     def _settle(self) -> None:
-        """Until nothing is live any more; what will not end is told by the verdict."""
+        """Wait until no job is live. The verdict reports jobs that do not end."""
         end = time.monotonic() + max(10 * LIMIT, len(self._ledger.made) / 2)
         while time.monotonic() < end and blocking("live", self._live()):
             for seat in self._seats:

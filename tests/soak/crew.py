@@ -28,7 +28,9 @@ class Seat:
     """One supervised worker; a successor sits down when it has ended."""
 
     def __init__(self, fleet: Fleet, wire: chaos.Proxy | None, options: dict[str, Any], *, apart: bool) -> None:
-        """``apart``: as if on another machine, each time another: its death is proven to nobody, its lease must end."""
+        """``apart``: as on another machine, a new one each time: no process can prove its death, so its lease must
+        end.
+        """
         self.wire = wire
         self.busy = False
         """Something is being done to it."""
@@ -39,7 +41,7 @@ class Seat:
         self._ending: Deed | None = None
 
     def fill(self) -> None:
-        """Somebody sits here."""
+        """Start a process in this seat."""
         if self._supervised is not None and self._supervised.popen.poll() is None:
             return
         if self._ending is not None:

@@ -12,7 +12,7 @@ from tests.soak.flow import BREAKER, HELD, LONGEST
 
 
 class Hand:
-    """``pauses`` are those that were confirmed, ``trips`` all that were tried."""
+    """``pauses`` are the confirmed pauses, ``trips`` all trips that were tried."""
 
     def __init__(self, url: str) -> None:
         self.pauses: list[Pause] = []
@@ -26,7 +26,7 @@ class Hand:
         self._hold(self._app.queues.disable, self._app.queues.enable, seconds, disabled=True)
 
     def trip(self) -> None:
-        """Somebody who reads the breakers sees what came of it, if it is not over by then."""
+        """A reader of the breakers sees the result, if the trip is not over by then."""
         self.trips.append(time.time() - 1)  # the store's clock may be behind
         try:
             self._app.breakers.trip(BREAKER, LONGEST)

@@ -1,4 +1,4 @@
-"""What clients ask for and what they are told, written down as it happens."""
+"""Records what clients ask for and what they are answered, as it happens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainspring.testing.history import Answer, ClientCall, Request
 
 
 class Ledger:
-    """Enqueues for its producers; ``calls``, ``requests`` and ``made`` tell what came of it."""
+    """Enqueues for its producers. ``calls``, ``requests`` and ``made`` record the results."""
 
     def __init__(self, app: Mainspring) -> None:
         self.calls: list[ClientCall] = []

@@ -1,4 +1,4 @@
-"""At rest nothing is held: no place of a limit, no probe, no room in a queue."""
+"""At rest nothing is held: no capacity of a limit, no probe, no depth of a queue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def leftovers(store: Store, batches: Iterable[Batch]) -> list[str]:
 
 
 async def _depth(store: Store, queue: str) -> list[str]:
-    """Exactly as many as may wait find room in an empty queue."""
+    """An empty queue accepts exactly as many jobs as its depth."""
     await store.set_queue_mode([queue], QueueMode.PAUSED)
     await store.configure_queue(queue, msgspec.convert({"max_depth": DEPTH, "on_full": "error"}, QueueSettings))
     try:

@@ -30,7 +30,7 @@ REQUEST_EVERY = 0.4
 
 
 class Producers:
-    """They work from ``start`` to ``stop``; ``ledger`` tells what they did."""
+    """They work from ``start`` to ``stop``. ``ledger`` records what they did."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self._app = Mainspring(url)
@@ -50,7 +50,7 @@ class Producers:
             thread.start()
 
     def stop(self) -> None:
-        """No more jobs; those that only a cancel ends are cancelled."""
+        """Enqueue no more jobs, and cancel the jobs that only a cancel ends."""
         self._stopping.set()
         for thread in self._threads:
             thread.join()

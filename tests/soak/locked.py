@@ -56,7 +56,7 @@ class Locked:
 
 
 def holdings_of(lines: Iterable[Line]) -> list[Holding]:
-    """What those who had a lock wrote down."""
+    """What the holders of a lock recorded."""
     found: dict[tuple[str, str], Holding] = {}
     left: dict[tuple[str, str], float] = {}
     kept: set[tuple[str, str]] = set()

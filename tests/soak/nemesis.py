@@ -130,7 +130,7 @@ class Nemesis:
         self._stop((seat.supervised.pid, *seat.supervised.worker_pids()), share)
 
     def _stop_supervisor(self, seat: Seat, share: float) -> None:
-        """Nobody may notice."""
+        """Stop a supervisor for a short time: no job may be affected."""
         signal_all((seat.supervised.pid,), signal.SIGSTOP)
         time.sleep(2 * share * self._lease)
         signal_all((seat.supervised.pid,), signal.SIGCONT)
@@ -162,7 +162,7 @@ class Nemesis:
         self._suffer(seat, chaos.Throttle(50_000), 0.8 * self._lease)
 
     def _stall(self, seat: Seat, share: float) -> None:
-        """Shorter than a lease: nobody may lose one."""
+        """Stall the network for less than a lease: no worker may lose its lease."""
         self._suffer(seat, chaos.Stall(), 0.4 * share * self._lease)
 
     def _long_stall(self, seat: Seat, share: float) -> None:
@@ -208,7 +208,7 @@ class Nemesis:
         self._note("store_away", (), began)
 
     def _store_frozen(self, share: float) -> None:
-        """Often for longer than a lease: nobody beats, so nobody is silent."""
+        """Freeze the store, often for longer than a lease: no heartbeat arrives, so no worker is rescued."""
         assert self._arena.server is not None
         began = time.time()
         self._arena.server.freeze()

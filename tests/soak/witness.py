@@ -1,4 +1,4 @@
-"""Whoever looks at the store now and then, from outside."""
+"""A process that reads the store now and then, from outside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mainspring.testing.history import Opening, Snapshot
 
 
 class Witness(threading.Thread):
-    """Looks at the store now and then: who works where, how many jobs there are, which breakers are open."""
+    """Reads the store now and then: the workers, the counts of jobs, the open breakers."""
 
     def __init__(self, url: str) -> None:
         super().__init__(name="witness")

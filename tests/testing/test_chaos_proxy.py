@@ -117,7 +117,7 @@ def until(ask: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
-def test_a_well_wire_passes_everything(wire: chaos.Proxy, join: Join) -> None:
+def test_a_proxy_without_a_fault_passes_everything(wire: chaos.Proxy, join: Join) -> None:
     client = join()
     assert client.ask(b"hello") == b"re:hello\n"
     large = b"x" * 1_000_000
@@ -128,7 +128,7 @@ def test_a_well_wire_passes_everything(wire: chaos.Proxy, join: Join) -> None:
     assert heard == b"re:" + large + b"\n"
 
 
-def test_delay_holds_each_request_for_so_long(wire: chaos.Proxy, join: Join) -> None:
+def test_delay_holds_each_request(wire: chaos.Proxy, join: Join) -> None:
     client = join()
     client.ask(b"hello")
     wire.set(chaos.Delay(0.3))
@@ -178,8 +178,7 @@ def test_a_stall_holds_everything_back_and_loses_nothing(wire: chaos.Proxy, join
     assert (old.hear(), new.hear()) == (b"re:one\n", b"re:two\n")
 
 
-def test_a_stall_of_one_side(wire: chaos.Proxy, join: Join, echo: Echo) -> None:
-    """Requests arrive, replies wait."""
+def test_a_stall_of_one_side_passes_requests_and_holds_replies(wire: chaos.Proxy, join: Join, echo: Echo) -> None:
     client = join()
     wire.set(chaos.Stall("reply"))
     client.say(b"one")
@@ -190,7 +189,7 @@ def test_a_stall_of_one_side(wire: chaos.Proxy, join: Join, echo: Echo) -> None:
 
 
 @pytest.mark.parametrize(("side", "heard", "asked"), [("reply", b"re:he", b"hello"), ("request", b"", b"hello")])
-def test_cut_after_so_many_bytes(
+def test_cut_ends_the_connection_after_the_given_bytes(
     wire: chaos.Proxy, join: Join, echo: Echo, side: chaos.Side, heard: bytes, asked: bytes
 ) -> None:
     client = join()
@@ -207,7 +206,7 @@ def test_cut_after_so_many_bytes(
     assert fresh.ask(b"again") == b"re:again\n"
 
 
-def test_cut_at_once(wire: chaos.Proxy, join: Join) -> None:
+def test_cut_can_end_the_connection_at_once(wire: chaos.Proxy, join: Join) -> None:
     client = join()
     client.ask(b"hello")
     wire.set(chaos.Cut())
@@ -217,7 +216,7 @@ def test_cut_at_once(wire: chaos.Proxy, join: Join) -> None:
     assert join().ask(b"hello") == b"re:hello\n"
 
 
-def test_reset_says_no_goodbye(wire: chaos.Proxy, join: Join) -> None:
+def test_reset_closes_the_connection_with_rst(wire: chaos.Proxy, join: Join) -> None:
     client = join()
     client.ask(b"hello")
     with wire.suffering(chaos.Reset()):
@@ -228,7 +227,7 @@ def test_reset_says_no_goodbye(wire: chaos.Proxy, join: Join) -> None:
     assert join().ask(b"hello") == b"re:hello\n"
 
 
-def test_half_open_swallows_for_ever_and_new_connections_heal(wire: chaos.Proxy, join: Join, echo: Echo) -> None:
+def test_half_open_drops_all_data_until_a_new_connection(wire: chaos.Proxy, join: Join, echo: Echo) -> None:
     client = join()
     client.ask(b"hello")
     wire.set(chaos.HalfOpen())
@@ -241,7 +240,7 @@ def test_half_open_swallows_for_ever_and_new_connections_heal(wire: chaos.Proxy,
     assert echo.asked == [b"hello", b"again"]
 
 
-def test_a_dropped_reply_was_a_request_that_arrived(wire: chaos.Proxy, join: Join, echo: Echo) -> None:
+def test_drop_reply_drops_the_reply_of_a_request_that_arrived(wire: chaos.Proxy, join: Join, echo: Echo) -> None:
     client, other = join(), join()
     drop = wire.set(chaos.DropReply(to=b"ack"))
     assert client.ask(b"beat") == b"re:beat\n"
@@ -251,8 +250,8 @@ def test_a_dropped_reply_was_a_request_that_arrived(wire: chaos.Proxy, join: Joi
     assert other.ask(b"the ack again") == b"re:the ack again\n"
 
 
-def test_one_link_alone_can_suffer(wire: chaos.Proxy, join: Join) -> None:
-    """The words that it said tell which."""
+def test_a_fault_can_hit_one_connection_alone(wire: chaos.Proxy, join: Join) -> None:
+    """The connection is chosen by the bytes it sent."""
     one, two = join(), join()
     one.ask(b"my beat")
     one.ask(b"more")
@@ -268,7 +267,7 @@ def test_one_link_alone_can_suffer(wire: chaos.Proxy, join: Join) -> None:
     assert two.hear() == b"re:stuck\n"
 
 
-def test_a_server_that_is_away_resets() -> None:
+def test_an_unreachable_server_resets_the_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         url = f"redis://127.0.0.1:{nobody.getsockname()[1]}/0"
     with chaos.Proxy(url) as wire, pytest.raises(ConnectionResetError), Client(wire).socket as end:
@@ -286,8 +285,8 @@ def test_closing_ends_stalled_connections_too(echo: Echo) -> None:
     client.socket.close()
 
 
-def test_closing_leaves_no_socket_open_while_others_still_come(echo: Echo) -> None:
-    """A socket that is left to the collector is a warning, and so a failure."""
+def test_closing_leaves_no_socket_open_while_clients_still_connect(echo: Echo) -> None:
+    """A socket that the garbage collector closes is a warning, and so a failure."""
     for _ in range(20):
         came: list[socket.socket] = []
         with chaos.Proxy(echo.url) as wire:
@@ -312,7 +311,7 @@ def test_closing_leaves_no_socket_open_while_others_still_come(echo: Echo) -> No
         ),
     ],
 )
-def test_urls(url: str, target: Endpoint, moved: str) -> None:
+def test_url_points_to_the_proxy(url: str, target: Endpoint, moved: str) -> None:
     assert target_of(url) == target
     assert by_way_of(url, 9) == moved
 
@@ -320,14 +319,14 @@ def test_urls(url: str, target: Endpoint, moved: str) -> None:
 @pytest.mark.parametrize(
     "url", ["sqlite:///x.db", "rediss://h/0", "postgresql://h/d?sslmode=verify-full", "postgresql://a,b/d"]
 )
-def test_urls_without_a_wire_are_refused(url: str) -> None:
+def test_urls_without_a_network_are_refused(url: str) -> None:
     with pytest.raises(BadUrl):
         chaos.Proxy(url)
 
 
 @pytest.mark.stores("postgres", "redis")
-async def test_a_real_store_by_way_of_the_wire(store_url: str) -> None:
-    """It works; a stalled one is told to be unavailable within our own deadline; healed, it works again."""
+async def test_a_real_store_through_the_proxy(store_url: str) -> None:
+    """It works. A stalled store is unavailable within our own deadline, and works again afterwards."""
     with chaos.Proxy(store_url) as wire:
         app = Mainspring(wire.url)
         await app.aopen()

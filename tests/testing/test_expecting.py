@@ -25,7 +25,7 @@ def app() -> Mainspring:
 
 
 def test_jobs_are_found_by_task_and_arguments(app: Mainspring) -> None:
-    """In the order of enqueueing, whatever became of them; what is not named may be anything."""
+    """In the order of their enqueue, whatever their state. Arguments that are not named can have any value."""
 
     @app.task(name="send")
     def send(ctx: Context, to: str, subject: str = "hello", *, copies: int = 1) -> None: ...
@@ -65,7 +65,7 @@ def test_values_are_compared_as_they_are_stored(app: Mainspring) -> None:
         t.assert_not_enqueued(draw, object())
 
 
-def test_the_message_shows_what_was_enqueued_instead(app: Mainspring) -> None:
+def test_the_message_shows_the_jobs_that_were_enqueued(app: Mainspring) -> None:
     @app.task(name="send", queue="mail")
     def send(to: str, password: Secret[str]) -> None: ...
 
@@ -87,7 +87,7 @@ def test_the_message_shows_what_was_enqueued_instead(app: Mainspring) -> None:
         assert "very secret" not in str(many.value)
 
 
-def test_jobs_of_a_task_that_is_not_known_here(app: Mainspring) -> None:
+def test_jobs_of_an_unknown_task_are_found_by_name(app: Mainspring) -> None:
     with app.test() as t:
         app.call("far.away", 1, n=2).enqueue()
         t.assert_enqueued("far.away", 1, n=2)
@@ -99,10 +99,10 @@ def test_jobs_of_a_task_that_is_not_known_here(app: Mainspring) -> None:
     ("args", "kwargs", "says"),
     [((), {"too": 1}, "too"), ((1, 2), {}, "has 1 arguments, 2 were expected")],
 )
-def test_an_expectation_that_no_job_can_meet_is_an_error_of_its_own(
+def test_an_expectation_that_no_job_can_meet_is_an_error(
     app: Mainspring, args: tuple[Any, ...], kwargs: dict[str, Any], says: str
 ) -> None:
-    """A misspelt name would else pass every assert_not_enqueued."""
+    """A misspelt name would pass every ``assert_not_enqueued``."""
 
     @app.task
     def send(to: int) -> None: ...
@@ -120,7 +120,7 @@ def test_only_tasks_of_this_app_can_be_expected(app: Mainspring) -> None:
             t.assert_not_enqueued(print)  # type: ignore[arg-type]  # wrong on purpose
 
 
-def test_what_was_expected_and_not_found_is_told_without_secrets(app: Mainspring) -> None:
+def test_the_message_of_a_failed_expectation_shows_no_secrets(app: Mainspring) -> None:
     @app.task(name="pay", sensitive=["card"])
     def pay(card: str, key: Secret[str], to: str = "") -> None: ...
 

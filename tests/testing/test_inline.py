@@ -21,7 +21,7 @@ def app() -> Mainspring:
 
 @pytest.mark.option("test.inline")
 def test_a_job_has_run_when_enqueue_returns(app: Mainspring) -> None:
-    """Also one that it enqueued itself, and every one of a batch; what they raise is kept, as in production."""
+    """Also a job that it enqueued itself, and every job of a batch. Exceptions are stored as in production."""
     ran: list[str] = []
 
     @app.task
@@ -55,7 +55,7 @@ def test_a_job_has_run_when_enqueue_returns(app: Mainspring) -> None:
         assert parent.enqueue().info().state is State.READY
 
 
-async def test_in_an_async_test(app: Mainspring) -> None:
+async def test_inline_mode_works_in_an_async_test(app: Mainspring) -> None:
     here = asyncio.get_running_loop()
 
     @app.task
@@ -75,8 +75,8 @@ async def test_in_an_async_test(app: Mainspring) -> None:
         assert len(await t.aenqueued(work)) == 1, "it was refused before it was stored"
 
 
-def test_from_many_threads_and_from_a_thread_of_a_job(app: Mainspring) -> None:
-    """Nobody waits for a drain that waits for him."""
+def test_inline_mode_works_from_many_threads_and_from_a_thread_of_a_job(app: Mainspring) -> None:
+    """No enqueue waits for a drain that waits for this enqueue."""
     lock = threading.Lock()
     ran: list[int] = []
 
@@ -97,7 +97,7 @@ def test_from_many_threads_and_from_a_thread_of_a_job(app: Mainspring) -> None:
         assert sorted(ran) == list(range(21))
 
 
-def test_a_drain_that_was_asked_for_takes_what_its_jobs_enqueue(app: Mainspring) -> None:
+def test_an_explicit_drain_runs_the_jobs_that_its_jobs_enqueue(app: Mainspring) -> None:
     ran: list[str] = []
 
     @app.task

@@ -22,7 +22,7 @@ def app() -> Mainspring:
 
 
 @pytest.mark.row("L1", "B12")
-def test_locks_are_those_of_the_test(app: Mainspring) -> None:
+def test_locks_use_the_store_of_the_test(app: Mainspring) -> None:
     lock = app.lock("nightly", ttl="30s")
     with app.test(), lock:
         assert [info.name for info in app.locks.list()] == ["nightly"]
@@ -33,8 +33,8 @@ def test_locks_are_those_of_the_test(app: Mainspring) -> None:
 
 
 @pytest.mark.row("L3", "B12")
-def test_the_clock_decides_what_is_lost(app: Mainspring) -> None:
-    """To move it past the ttl is to stop the holder for as long: so the loss can be tested without waiting."""
+def test_the_test_clock_decides_when_a_lock_is_lost(app: Mainspring) -> None:
+    """Moving the clock past the ttl is the same as stopping the holder, so a test needs no waiting."""
     with app.test() as t:
         lock = app.lock("nightly", ttl="30s")
         lock.acquire()
@@ -52,7 +52,7 @@ def test_the_clock_decides_what_is_lost(app: Mainspring) -> None:
 
 
 @pytest.mark.row("L3", "B12")
-async def test_async_code_is_cancelled(app: Mainspring) -> None:
+async def test_a_lost_lock_cancels_async_code_in_a_test(app: Mainspring) -> None:
     async with app.test() as t:
 
         @app.lock("nightly", ttl="30s")
@@ -65,7 +65,7 @@ async def test_async_code_is_cancelled(app: Mainspring) -> None:
 
 
 @pytest.mark.row("L4", "B12")
-def test_jobs_take_them(app: Mainspring) -> None:
+def test_jobs_take_locks_in_a_test(app: Mainspring) -> None:
     called = []
 
     @app.task(name="locks.report")
@@ -84,7 +84,7 @@ def test_jobs_take_them(app: Mainspring) -> None:
 
 
 @pytest.mark.row("L5", "B12")
-async def test_elections(app: Mainspring) -> None:
+async def test_elections_work_in_a_test(app: Mainspring) -> None:
     said: list[tuple[str, int]] = []
     elected = asyncio.Event()
 
@@ -122,8 +122,8 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[TestApp, str], None]:
 
 
 @pytest.mark.row("L3", "B12")
-def test_time_counts_from_the_sending(app: Mainspring, slow: Callable[[TestApp, str], None]) -> None:
-    """The store's own began later, so nobody is let in before the holder knows that its time is over."""
+def test_the_ttl_counts_from_the_sending_of_the_request(app: Mainspring, slow: Callable[[TestApp, str], None]) -> None:
+    """The ttl in the store begins later, so no other holder is admitted before this holder knows of its loss."""
     with app.test() as t:
         lock = app.lock("nightly", ttl="30s")
         slow(t, "10s")
@@ -137,7 +137,7 @@ def test_time_counts_from_the_sending(app: Mainspring, slow: Callable[[TestApp, 
 
 
 @pytest.mark.row("L1", "B12")
-def test_an_answer_that_comes_too_late_is_worth_nothing(
+def test_a_reply_that_arrives_after_the_ttl_is_a_lost_lock(
     app: Mainspring, slow: Callable[[TestApp, str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with app.test() as t:

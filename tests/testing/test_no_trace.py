@@ -19,8 +19,8 @@ def app() -> Mainspring:
     return Mainspring("postgresql://nobody@127.0.0.1:1/nothing")
 
 
-def test_everything_is_as_before(app: Mainspring) -> None:
-    """Also when the test failed: the store, the settings, and what was declared meanwhile."""
+def test_a_test_restores_the_app(app: Mainspring) -> None:
+    """Also when the test failed: the store, the settings, and tasks declared meanwhile."""
 
     @app.task
     def mine() -> None: ...
@@ -61,10 +61,10 @@ def test_everything_is_as_before(app: Mainspring) -> None:
     assert app.tasks.find(mine.name) is mine
 
 
-def test_what_a_module_declares_that_is_imported_in_a_test_stays(
+def test_tasks_of_a_module_imported_in_a_test_are_kept(
     app: Mainspring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would never be declared again: the next test imports nothing."""
+    """The module is not imported again in the next test, so its tasks would be missing."""
     code = """
         from tests.testing.test_no_trace import HERE
         @HERE.task
@@ -101,7 +101,7 @@ def test_a_library_can_be_included_in_each_test(app: Mainspring) -> None:
         assert app.tasks.find("library.work") is None
 
 
-def test_one_test_at_a_time(app: Mainspring) -> None:
+def test_two_tests_of_one_app_at_once_are_refused(app: Mainspring) -> None:
     with app.test() as t:
         with pytest.raises(InsideTest, match="is in test mode already"), app.test():
             pass
@@ -116,7 +116,7 @@ def test_one_test_at_a_time(app: Mainspring) -> None:
         pass
 
 
-def test_two_apps_side_by_side() -> None:
+def test_two_apps_can_be_tested_at_once() -> None:
     one, other = Mainspring("sqlite://"), Mainspring("sqlite://")
     ran: list[str] = []
     here = one.task(name="work")(lambda: ran.append("one"))
@@ -131,15 +131,15 @@ def test_two_apps_side_by_side() -> None:
         assert u.clock.now() > t.clock.now()
 
 
-def test_workers_of_its_own_are_refused(app: Mainspring) -> None:
-    """They would serve the real store."""
+def test_workers_of_the_app_are_refused_in_a_test(app: Mainspring) -> None:
+    """They would use the real store."""
     with app.test():
         for start in (app.worker, app.run):
             with pytest.raises(InsideTest, match=r"in test mode .*\n  Use t\.drain"):
                 start()
 
 
-def test_a_handle_of_a_test_that_is_over_says_so(app: Mainspring) -> None:
+def test_a_handle_of_an_ended_test_raises(app: Mainspring) -> None:
     @app.task
     def work() -> None: ...
 

@@ -110,7 +110,7 @@ def project(tmp_path: Path) -> Project:
 @pytest.mark.parametrize(
     "more", [(), ("-n", "2"), ("-p", "no:asyncio", "-p", "no:anyio")], ids=["plain", "xdist", "bare"]
 )
-def test_the_fixtures_serve_the_app_of_the_project(project: Project, more: tuple[str, ...]) -> None:
+def test_the_fixtures_use_the_app_of_the_project(project: Project, more: tuple[str, ...]) -> None:
     project.write("test_shop.py", PLAIN)
     assert "3 passed" in project.run(*more)
     assert not project.store.exists(), "the app's own store was never opened"
@@ -127,7 +127,7 @@ def test_the_fixtures_serve_the_app_of_the_project(project: Project, more: tuple
     ],
     ids=["strict", "auto", "auto-xdist", "anyio", "anyio-beside-asyncio"],
 )
-def test_async_tests_of_every_plugin(project: Project, mark: str, more: tuple[str, ...]) -> None:
+def test_async_tests_work_with_every_plugin(project: Project, mark: str, more: tuple[str, ...]) -> None:
     tests = textwrap.dedent(ASYNC).replace("async def test", f"{mark}async def test")
     backend = '@pytest.fixture\ndef anyio_backend():\n    return "asyncio"\n'
     project.write("test_shop.py", f"import pytest\nfrom shop import aadd\n{backend}{tests}")
@@ -168,13 +168,13 @@ def test_the_app_fixture_can_be_overridden(project: Project) -> None:
         ('[tool.mainspring]\napp = "shop:add"\n', "is a Task, not an app"),
     ],
 )
-def test_an_app_that_cannot_be_found_is_said_so(project: Project, settings: str, says: str) -> None:
+def test_an_app_that_cannot_be_found_is_reported(project: Project, settings: str, says: str) -> None:
     project.settings(settings)
     project.write("test_shop.py", "def test(mainspring_test): ...")
     assert says in project.run(code=1)
 
 
-def test_a_file_can_be_named(project: Project) -> None:
+def test_the_app_can_be_in_a_named_file(project: Project) -> None:
     project.settings('[tool.mainspring]\napp = "shop.py:app"\n')
     project.write("test_shop.py", "def test(mainspring_test):\n    assert mainspring_test.drain().ran == 0\n")
     project.run()
@@ -205,7 +205,7 @@ FORGOT = """
 
 
 def test_a_forgotten_test_mode_is_an_error_with_its_fix(project: Project) -> None:
-    """Nothing is opened, not even made."""
+    """No store is opened or created."""
     project.write("test_shop.py", FORGOT)
     said = project.run(code=1)
     assert "5 failed" in said
@@ -223,7 +223,7 @@ def test_a_forgotten_test_mode_is_an_error_with_its_fix(project: Project) -> Non
     ],
     ids=["switched off", "allowed", "without the plugin"],
 )
-def test_a_store_that_tests_may_use_is_used(project: Project, more: tuple[str, ...]) -> None:
+def test_a_store_that_tests_are_allowed_to_use_is_used(project: Project, more: tuple[str, ...]) -> None:
     project.write("test_shop.py", FORGOT)
     assert "5 passed" in project.run(*more)
     assert project.store.exists()
@@ -232,7 +232,7 @@ def test_a_store_that_tests_may_use_is_used(project: Project, more: tuple[str, .
 @pytest.mark.parametrize(
     "url", ['"sqlite://"', '"sqlite:///" + tempfile.mkdtemp() + "/jobs.db"'], ids=["memory", "temporary"]
 )
-def test_a_store_for_tests_needs_no_leave(project: Project, url: str) -> None:
+def test_a_store_in_a_temporary_folder_needs_no_permission(project: Project, url: str) -> None:
     project.write(
         "shop.py",
         textwrap.dedent(SHOP).replace("Mainspring()", f"Mainspring({url})").replace("\n", "import tempfile\n", 1),
@@ -241,7 +241,7 @@ def test_a_store_for_tests_needs_no_leave(project: Project, url: str) -> None:
     project.run()
 
 
-def test_a_folder_for_temporary_files_that_pytest_was_told(project: Project) -> None:
+def test_a_store_in_the_basetemp_of_pytest_needs_no_permission(project: Project) -> None:
     code = """
         from mainspring import Mainspring
         def test(tmp_path):

@@ -26,8 +26,8 @@ def app() -> Mainspring:
 # ---- what runs -------------------------------------------------------------------------------------
 
 
-def test_jobs_run_when_told_to_and_not_before(app: Mainspring) -> None:
-    """Threads and loop, as in a worker; jobs that jobs enqueue are run too."""
+def test_jobs_run_at_drain_and_not_before(app: Mainspring) -> None:
+    """In threads and on the loop, as in a worker. Jobs that jobs enqueue run too."""
     seen: list[tuple[str, str]] = []
 
     @app.task
@@ -52,8 +52,8 @@ def test_jobs_run_when_told_to_and_not_before(app: Mainspring) -> None:
         assert t.drain() == Drained()
 
 
-def test_drain_waits_for_jobs_that_take_their_time(app: Mainspring) -> None:
-    """Real time that a body needs is given to it, however the others end."""
+def test_drain_waits_for_slow_jobs(app: Mainspring) -> None:
+    """A body gets the real time it needs, however the others end."""
     slow_may_end = threading.Event()
 
     @app.task
@@ -70,8 +70,8 @@ def test_drain_waits_for_jobs_that_take_their_time(app: Mainspring) -> None:
         assert t.drain().succeeded == 2
 
 
-def test_what_cannot_run_is_left_alone(app: Mainspring) -> None:
-    """A task that this app does not have, a paused queue: the drain ends all the same."""
+def test_drain_leaves_jobs_that_cannot_run(app: Mainspring) -> None:
+    """Of a task that this app does not have, or in a paused queue: the drain ends."""
 
     @app.task(queue="mail")
     def send() -> None: ...
@@ -94,7 +94,7 @@ def test_what_cannot_run_is_left_alone(app: Mainspring) -> None:
         assert t.drain(future=True) == Drained()
 
 
-def test_every_queue_is_served_also_one_that_appears_on_the_way(app: Mainspring) -> None:
+def test_every_queue_is_served_also_queues_that_appear_during_a_drain(app: Mainspring) -> None:
     @app.task
     def begin() -> None:
         end.options(queue="special").enqueue()
@@ -108,7 +108,7 @@ def test_every_queue_is_served_also_one_that_appears_on_the_way(app: Mainspring)
 
 
 def test_an_app_that_only_enqueues_can_be_tested(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its settings refuse workers, slots and queues of one kind: in a test its jobs run."""
+    """Its settings forbid workers, slots and some queues: in a test its jobs run."""
     app = Mainspring("sqlite://", roles="api", async_slots=0, queues=["mail"])
 
     @app.task
@@ -121,7 +121,7 @@ def test_an_app_that_only_enqueues_can_be_tested(monkeypatch: pytest.MonkeyPatch
         assert job.result() == 1
 
 
-def test_a_limit_counts_attempts(app: Mainspring) -> None:
+def test_the_limit_of_a_drain_counts_attempts(app: Mainspring) -> None:
     runs: list[int] = []
 
     @app.task(retries=10, backoff=0)
@@ -140,7 +140,7 @@ def test_a_limit_counts_attempts(app: Mainspring) -> None:
             t.drain(limit=-1)
 
 
-def test_work_without_end_is_an_error_and_not_a_hang(app: Mainspring) -> None:
+def test_a_drain_that_never_ends_is_an_error(app: Mainspring) -> None:
     @app.task
     def again() -> None:
         raise Snooze(for_="1h")
@@ -152,7 +152,7 @@ def test_work_without_end_is_an_error_and_not_a_hang(app: Mainspring) -> None:
 
 
 def test_lifespans_run_once_in_a_test(app: Mainspring) -> None:
-    """From the first drain that has work to the end, on the loop that runs the jobs."""
+    """From the first drain with a job to the end of the test, on the loop that runs the jobs."""
     words: list[str] = []
 
     @app.lifespan
@@ -198,7 +198,7 @@ def test_a_lifespan_that_fails_fails_the_drain(app: Mainspring) -> None:
                 t.drain()
 
 
-def test_hooks_and_middleware_take_part(app: Mainspring) -> None:
+def test_hooks_and_middleware_run_in_a_test(app: Mainspring) -> None:
     told: list[str] = []
 
     class Wrap(Middleware):
@@ -246,8 +246,8 @@ def opened(app: Mainspring) -> Iterator[TestApp]:
         yield t
 
 
-async def test_an_async_test_can_use_what_a_plain_fixture_opened(app: Mainspring, opened: TestApp) -> None:
-    """The jobs run on a loop of their own then."""
+async def test_an_async_test_can_use_an_app_that_a_sync_fixture_opened(app: Mainspring, opened: TestApp) -> None:
+    """The jobs run on another loop then."""
 
     @app.task
     async def work() -> None:
@@ -278,7 +278,7 @@ def test_threads_can_enqueue_and_drain_at_once(app: Mainspring) -> None:
     assert sorted(runs) == list(range(80))
 
 
-def test_a_loop_that_is_gone_is_said_so(app: Mainspring) -> None:
+def test_a_closed_loop_is_reported(app: Mainspring) -> None:
     t = app.test()
 
     async def enter() -> None:
@@ -310,7 +310,7 @@ def test_a_job_cannot_drain(app: Mainspring) -> None:
 
 
 @pytest.mark.option("test.start")
-def test_the_clock_starts_where_it_is_told_to(app: Mainspring) -> None:
+def test_the_clock_starts_at_the_given_time(app: Mainspring) -> None:
     start = datetime(2040, 2, 29, tzinfo=UTC)
 
     @app.task
@@ -322,8 +322,8 @@ def test_the_clock_starts_where_it_is_told_to(app: Mainspring) -> None:
 
 
 @pytest.mark.option("test.url")
-def test_a_store_of_your_own(app: Mainspring, store_url: str) -> None:
-    """The jobs are there afterwards, for whoever opens it."""
+def test_a_test_can_use_a_given_store(app: Mainspring, store_url: str) -> None:
+    """The jobs exist in the store afterwards."""
     work = app.task(name="work")(lambda: None)
     with app.test(url=store_url):
         job = work.enqueue()

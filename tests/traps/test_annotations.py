@@ -67,13 +67,15 @@ if sys.version_info >= (3, 14):
 
 
 @pytest.mark.parametrize(("future", "quote"), FORMS, ids=["future import", "quoted", "deferred"][: len(FORMS)])
-def test_classes_that_come_later_and_contexts_for_the_checker_only(programs: Programs, future: str, quote: str) -> None:
+def test_classes_defined_later_and_contexts_imported_for_type_checking_work(
+    programs: Programs, future: str, quote: str
+) -> None:
     programs.write(shop=TASKS.format(future=future, q=quote), main=MAIN)
     assert programs.run("main.py") == "refused True\nTrue True\n"
 
 
-def test_a_name_for_the_type_checker_only_is_a_clear_error(programs: Programs) -> None:
-    """At the first enqueue, naming the parameter and the cure; the other tasks of the module work."""
+def test_a_name_imported_for_type_checking_only_is_a_clear_error(programs: Programs) -> None:
+    """At the first enqueue, with the parameter and the fix. The other tasks of the module work."""
     code = """
         from __future__ import annotations
         from typing import TYPE_CHECKING
@@ -101,8 +103,8 @@ def test_a_name_for_the_type_checker_only_is_a_clear_error(programs: Programs) -
     assert "TYPE_CHECKING" in said
 
 
-def test_names_of_a_module_that_is_imported_later(programs: Programs) -> None:
-    """Two modules whose tasks take each other's classes: resolved at first use, when both are there."""
+def test_names_of_a_module_that_is_imported_later_are_found(programs: Programs) -> None:
+    """Two modules whose tasks take each other's classes: the annotations are resolved at first use."""
     programs.write(
         shop____init__="",
         shop__app='from mainspring import Mainspring\napp = Mainspring(include=["shop.a", "shop.b"], poll="50ms")\n',
@@ -146,7 +148,7 @@ def test_names_of_a_module_that_is_imported_later(programs: Programs) -> None:
     assert programs.run("main.py") == "A(n=1) B(n=2)\n"
 
 
-def test_a_class_inside_a_function_cannot_be_found_by_its_name(programs: Programs) -> None:
+def test_a_class_inside_a_function_cannot_be_resolved_by_name(programs: Programs) -> None:
     code = """
         from __future__ import annotations
         from dataclasses import dataclass

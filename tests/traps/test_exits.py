@@ -48,13 +48,13 @@ SHOP = """
         "raise SystemExit(0) if add.enqueue(1, 2).info() else None",
     ],
 )
-def test_a_program_that_closes_nothing_ends_in_silence(programs: Programs, use: str) -> None:
+def test_a_program_that_closes_nothing_ends_without_output(programs: Programs, use: str) -> None:
     programs.write(shop=SHOP, main=f"import asyncio, atexit, threading\nfrom shop import *\n{use}\n")
     assert programs.run("main.py") == ""
 
 
-def test_an_enqueue_of_the_last_moment_is_kept(programs: Programs) -> None:
-    """By an exit handler, by a thread that outlives the main one."""
+def test_an_enqueue_at_exit_is_kept(programs: Programs) -> None:
+    """By an exit handler, and by a thread that outlives the main thread."""
     code = """
         import atexit, threading
         from shop import add
@@ -71,8 +71,8 @@ def test_an_enqueue_of_the_last_moment_is_kept(programs: Programs) -> None:
     assert programs.run("-c", "import shop; print(shop.app.jobs.count().total)") == "2\n"
 
 
-def test_what_an_embedded_worker_held_at_the_end_runs_elsewhere(programs: Programs) -> None:
-    """A host that ends without stopping its worker gives back its job at once, not after the lease."""
+def test_jobs_that_an_embedded_worker_held_at_exit_run_elsewhere(programs: Programs) -> None:
+    """A host that ends without stopping its worker gives its job back at once and not after the lease."""
     code = """
         import time
         from shop import app, wait
@@ -131,8 +131,8 @@ HOST = """
 """
 
 
-def test_a_signal_is_the_host_s_own(programs: Programs) -> None:
-    """Its handler hears it; the embedded worker goes on, and its job too."""
+def test_a_signal_reaches_the_handler_of_the_host(programs: Programs) -> None:
+    """The embedded worker and its job run on."""
     programs.write(shop=SHOP, main=HOST)
     program = programs.start("main.py")
     try:
@@ -158,8 +158,8 @@ def test_ctrl_c_leaves_the_with_and_lets_the_job_finish(programs: Programs) -> N
     assert (out, errors, program.returncode) == ("host was interrupted\nleft succeeded\n", "", 0)
 
 
-def test_a_worker_in_a_thread_of_a_host_with_a_loop(programs: Programs) -> None:
-    """A web server's shape: the loop owns the signals, the worker is entered on it and left at the end."""
+def test_a_worker_in_a_host_with_a_loop(programs: Programs) -> None:
+    """As in a web server: the loop owns the signals, and the worker is entered and left on the loop."""
     code = """
         import asyncio, os, signal
         from shop import aadd, add, app
@@ -180,8 +180,8 @@ def test_a_worker_in_a_thread_of_a_host_with_a_loop(programs: Programs) -> None:
     assert programs.run("main.py") == "3 7\nleft\n"
 
 
-def test_a_result_that_is_not_waited_for_any_more(programs: Programs) -> None:
-    """Ctrl-C in a blocking wait ends the wait, not the program's use of the app."""
+def test_ctrl_c_in_a_blocking_wait_ends_only_the_wait(programs: Programs) -> None:
+    """The program can still use the app."""
     code = """
         import os, signal, threading
         from shop import add, app

@@ -1,4 +1,4 @@
-"""Forks and other ways to more processes: whoever uses the app in the parent may use it in every child."""
+"""Forks and other ways to start processes: an app that is used in the parent can be used in every child."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ PRELOAD = """
     ],
     ids=["opened", "enqueued", "with the background loop running", "after an event loop"],
 )
-def test_preload_and_fork(programs: Programs, before: str, after: str) -> None:
-    """The parent has used the app in some way, then parent and children enqueue and read results."""
+def test_an_app_used_before_a_fork_works_in_parent_and_children(programs: Programs, before: str, after: str) -> None:
+    """The parent has used the app in some way. Then parent and children enqueue and read results."""
     programs.write(shop=SHOP, main=PRELOAD.format(before=before, after=after))
     said = programs.run("main.py").split("\n")
     assert said[0] == "[0, 0, 0] 2"
@@ -75,9 +75,8 @@ def test_preload_and_fork(programs: Programs, before: str, after: str) -> None:
 
 
 def test_a_fork_while_other_threads_use_the_app(programs: Programs) -> None:
-    """Whatever they hold at that instant is not held in the child.
-
-    But for Python's own locks around a first import: the app was used once before the threads began.
+    """Locks that they hold at that instant are not held in the child. Python's own locks around a first import are
+    an exception, so the app is used once before.
     """
     code = """
         import os, sys, threading
@@ -110,7 +109,7 @@ def test_a_fork_while_other_threads_use_the_app(programs: Programs) -> None:
 
 
 def test_a_worker_belongs_to_the_process_that_started_it(programs: Programs) -> None:
-    """A child of a host goes on to enqueue, but cannot stop the parent's worker, nor does its exit hurt it."""
+    """A child of the host can enqueue. It cannot stop the parent's worker, and its exit does not disturb it."""
     code = """
         import os, sys
         from mainspring.errors import ForkedWorker
@@ -133,8 +132,8 @@ def test_a_worker_belongs_to_the_process_that_started_it(programs: Programs) -> 
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_multiprocessing_producers(programs: Programs, method: str) -> None:
-    """Also in a pool, also with tasks of the script itself."""
+def test_multiprocessing_producers_can_enqueue(programs: Programs, method: str) -> None:
+    """Also in a pool, and also with tasks of the script itself."""
     code = f"""
         import multiprocessing
         from shop import add, app

@@ -32,7 +32,7 @@ SHOP = """
 
 
 def test_two_asyncio_runs_in_a_row(programs: Programs) -> None:
-    """The second loop is served like the first, and blocking code after and between them too."""
+    """The app works in the second loop as in the first, and in blocking code after and between them."""
     code = """
         import asyncio
         from shop import add, app
@@ -54,7 +54,7 @@ def test_two_asyncio_runs_in_a_row(programs: Programs) -> None:
     assert programs.run("main.py").split() == ["2", "3", "4", "5"]
 
 
-def test_two_loops_in_two_threads(programs: Programs) -> None:
+def test_two_loops_in_two_threads_share_an_app(programs: Programs) -> None:
     code = """
         import asyncio, threading
         from shop import add, app
@@ -80,7 +80,7 @@ def test_two_loops_in_two_threads(programs: Programs) -> None:
     assert programs.run("main.py") == "True\n"
 
 
-def test_uvloop_and_asyncio_in_turn(programs: Programs) -> None:
+def test_uvloop_and_asyncio_loops_share_an_app(programs: Programs) -> None:
     code = """
         import asyncio, uvloop
         from shop import add, app
@@ -122,21 +122,20 @@ async def _add(a: int, b: int) -> int:
 
 
 @pytest.mark.parametrize("n", range(3))
-async def test_a_new_loop_per_test(shared: Mainspring, n: int) -> None:
+async def test_a_new_loop_per_test_can_use_the_app(shared: Mainspring, n: int) -> None:
     async with shared.worker():
         job = await shared.call("add", n, 1).aenqueue()
         assert await job.aresult(timeout=60) == n + 1
 
 
 @pytest.mark.parametrize("n", range(2))
-async def test_many_tasks_of_a_new_loop_at_once(shared: Mainspring, n: int) -> None:
-    """The first use of a store on a loop may be by several tasks: all wait for the same opening."""
+async def test_many_tasks_of_a_new_loop_open_the_store_once(shared: Mainspring, n: int) -> None:
     jobs = await asyncio.gather(*(shared.call("add", n, each).aenqueue() for each in range(20)))
     assert len({job.id for job in jobs}) == 20
 
 
-def test_the_first_use_may_be_by_many_threads(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of them opens the store, the others wait for it."""
+def test_many_threads_open_the_store_once(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread opens the store, and the others wait for it."""
     app = Mainspring(store_url)
     app.task(name="add")(_add)
     barrier = threading.Barrier(8)
@@ -159,7 +158,7 @@ def test_the_first_use_may_be_by_many_threads(store_url: str, monkeypatch: pytes
     app.close()
 
 
-async def test_a_blocking_wait_in_a_loop_names_its_twin(shared: Mainspring) -> None:
+async def test_a_blocking_wait_in_a_loop_names_the_async_method(shared: Mainspring) -> None:
     job = await shared.call("add", 1, 2).aenqueue()
     with pytest.raises(WouldBlockLoop, match=r"job\.result\(\) would block .*\n  Use: await job\.aresult"):
         job.result()

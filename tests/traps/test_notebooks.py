@@ -40,8 +40,8 @@ def run_cells(programs: Programs, cells: str) -> str:
     return programs.run("-W", "default", "kernel.py", quiet=False)
 
 
-def test_blocking_verbs_work_in_a_cell(programs: Programs) -> None:
-    """A wait is what its user means, although a loop is running; awaiting works beside it."""
+def test_blocking_methods_work_in_a_cell(programs: Programs) -> None:
+    """Although a loop is running. Awaiting works too."""
     cells = """
 with app.worker():
     job = add.enqueue(1, 2)
@@ -62,7 +62,7 @@ print("stopped", worker.exit_code)
     assert said.count("runs only in a worker embedded in this process: it was defined in an interactive session") == 1
 
 
-def test_a_cell_that_is_run_again_replaces_its_task(programs: Programs) -> None:
+def test_a_cell_that_runs_again_replaces_its_task(programs: Programs) -> None:
     cells = """
 job = add.enqueue(2, 3)
 # ---
@@ -96,7 +96,7 @@ with app.test(inline=True) as t:
     assert "inline 11" in said
 
 
-def test_in_ipython_itself(programs: Programs) -> None:
+def test_an_app_in_ipython_itself(programs: Programs) -> None:
     cells = """
         from mainspring import Mainspring
         app = Mainspring("sqlite:///jobs.db", poll="50ms")
@@ -115,8 +115,10 @@ def test_in_ipython_itself(programs: Programs) -> None:
     assert "Traceback" not in said
 
 
-def test_a_plain_prompt_has_no_project(programs: Programs) -> None:
-    """Without a URL there is no file to keep jobs in; with one, an embedded worker runs what was typed."""
+def test_a_plain_prompt_needs_a_url(programs: Programs) -> None:
+    """There is no project and so no file for the jobs. With a URL, an embedded worker runs the tasks that were
+    typed.
+    """
     said = programs.run("-", stdin="from mainspring import Mainspring\nMainspring().open()\n", code=1, quiet=False)
     assert "has no project directory for a SQLite file" in said
     code = """
@@ -133,7 +135,7 @@ def test_a_plain_prompt_has_no_project(programs: Programs) -> None:
     assert programs.run("-", stdin=code) == "3 1\n"
 
 
-def test_workers_of_other_processes_cannot_run_what_was_typed(programs: Programs) -> None:
+def test_workers_of_other_processes_cannot_run_tasks_typed_at_a_prompt(programs: Programs) -> None:
     code = """
         from mainspring import Mainspring
         app = Mainspring("sqlite:///jobs.db")

@@ -49,7 +49,7 @@ def test_a_script_enqueues_and_its_workers_find_the_task(
 
 
 def test_a_job_of_a_script_runs_in_a_worker_that_imports_it(programs: Programs) -> None:
-    """``python app.py`` enqueues, ``mainspring worker app:app`` runs: one name for both."""
+    """``python app.py`` enqueues and ``mainspring worker app:app`` runs the job: both use one task name."""
     code = """
         from mainspring import Mainspring
         app = Mainspring(poll="50ms")
@@ -65,8 +65,8 @@ def test_a_job_of_a_script_runs_in_a_worker_that_imports_it(programs: Programs) 
     assert programs.run("-c", f"import app; print(app.add.job('{job}').result(timeout=60))") == "3\n"
 
 
-def test_no_main_guard(programs: Programs) -> None:
-    """The child that imports the script says what to write, once, and the program ends."""
+def test_a_script_without_a_main_guard_is_reported(programs: Programs) -> None:
+    """The child that imports the script prints the fix once, and the program ends."""
     code = """
         from mainspring import Mainspring
         app = Mainspring()
@@ -80,8 +80,8 @@ def test_no_main_guard(programs: Programs) -> None:
     assert said.startswith("over\n")
 
 
-def test_multiprocessing_without_a_main_guard_is_no_worse_than_usual(programs: Programs) -> None:
-    """An enqueue at the top level of a script runs again in each spawned child, as everything there does."""
+def test_multiprocessing_without_a_main_guard_enqueues_in_each_child(programs: Programs) -> None:
+    """An enqueue at the top level of a script runs again in each spawned child, as all code there does."""
     code = """
         import multiprocessing
         from mainspring import Mainspring
@@ -101,8 +101,8 @@ def test_multiprocessing_without_a_main_guard_is_no_worse_than_usual(programs: P
     assert programs.run("app.py") == "0 1\n"
 
 
-def test_circular_imports_between_modules_with_tasks(programs: Programs) -> None:
-    """Each module imports the app and the other's tasks; ``include`` is imported on first need."""
+def test_circular_imports_between_modules_with_tasks_work(programs: Programs) -> None:
+    """Each module imports the app and the other's tasks. ``include`` is imported at first use."""
     programs.write(
         shop____init__="",
         shop__app="""
@@ -147,8 +147,8 @@ def test_circular_imports_between_modules_with_tasks(programs: Programs) -> None
         assert programs.run("-c", f"import {first}, shop.app; print(len(shop.app.app.tasks))") == "3\n"
 
 
-def test_a_module_that_includes_itself_by_the_app(programs: Programs) -> None:
-    """The module of the app may be named in include, whoever imports it first."""
+def test_the_module_of_the_app_can_be_named_in_include(programs: Programs) -> None:
+    """Whichever module is imported first."""
     code = """
         from mainspring import Mainspring
         app = Mainspring(include=["app"], poll="50ms")

@@ -90,7 +90,7 @@ def words(runs: Iterable[ScheduleRun]) -> list[str]:
 
 
 def ended(plan: SchedulePlan, *ends: SeenRun | None, now: int = T0) -> SchedulePlan:
-    """The row after so many runs one after the other, each of which ended like this."""
+    """The row after this many runs in a row with this end."""
     for n, end in enumerate(ends):
         plan = step(NAME, replace(plan, open=(run(n, now),)), now, {run(n).job: end}, ids()).plan
     return plan

@@ -54,7 +54,7 @@ def test_the_default_is_5_s_times_4_up_to_10_min_with_full_jitter() -> None:
 
 
 @pytest.mark.row("R2")
-def test_full_jitter_is_spread_evenly_from_nothing_to_the_delay() -> None:
+def test_full_jitter_is_spread_evenly_from_zero_to_the_delay() -> None:
     rng = random.Random(1)
     drawn = [Backoff.exponential("8s").delay(1, rng=rng).total_seconds() for _ in range(4000)]
     assert 0 <= min(drawn) < 0.1
@@ -62,7 +62,7 @@ def test_full_jitter_is_spread_evenly_from_nothing_to_the_delay() -> None:
     assert 3.8 < sum(drawn) / len(drawn) < 4.2
 
 
-def test_a_fraction_takes_away_at_most_that_part() -> None:
+def test_a_fraction_of_jitter_subtracts_at_most_that_fraction() -> None:
     rule = Backoff.fixed("10s", jitter=0.2)
     assert rule.delay(1, rng=Always(0.0)) == timedelta(seconds=10)
     assert rule.delay(1, rng=Always(0.999999)) >= timedelta(seconds=8)
@@ -116,8 +116,8 @@ def raising(attempt: int, error: BaseException | None) -> float:
 @pytest.mark.parametrize(
     "function", [raising, *map(constant, (None, -1, float("nan"), "soon", [], True, 1e300, 10**40))]
 )
-def test_a_bad_function_falls_back_to_the_default_and_tells(function: Any) -> None:
-    """The job is not lost: it waits as by default, and the caller learns what went wrong."""
+def test_a_function_that_fails_falls_back_to_the_default_and_reports_the_problem(function: Any) -> None:
+    """The job waits as by default, and the caller gets the problem."""
     delay, problem = Backoff.of(function, cap="1s").plan(2, rng=Always(0.0))
     assert delay == timedelta(seconds=20)
     assert isinstance(problem, (ZeroDivisionError, InvalidOption))
@@ -127,7 +127,7 @@ def test_a_good_plan_has_no_problem() -> None:
     assert Backoff.fixed("1s").plan(1) == (timedelta(seconds=1), None)
 
 
-def test_what_an_option_may_hold() -> None:
+def test_valid_values_of_the_option() -> None:
     rule = Backoff.linear("1s")
     assert coerce(rule) is rule
     assert coerce("30s") == coerce(30) == coerce(30.0) == coerce(timedelta(seconds=30)) == Backoff.fixed("30s")
@@ -142,7 +142,7 @@ async def waits(attempt: int, error: BaseException | None) -> float:
 
 
 @pytest.mark.parametrize("value", [None, True, [], "sometimes", -5, float("nan"), int, waits])
-def test_anything_else_is_refused(value: Any) -> None:
+def test_other_values_are_refused(value: Any) -> None:
     with pytest.raises(InvalidOption, match="backoff"):
         coerce(value)
 

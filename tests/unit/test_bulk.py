@@ -65,7 +65,7 @@ def test_the_decorator_has_the_options_of_the_table(app: Mainspring) -> None:
     assert [each.name for each in own] == [option.name for option in options_for("bulk")]
 
 
-def test_an_async_by_is_refused(app: Mainspring) -> None:
+def test_an_async_by_function_is_refused(app: Mainspring) -> None:
     async def by(item: int) -> int:
         return item
 
@@ -73,7 +73,7 @@ def test_an_async_by_is_refused(app: Mainspring) -> None:
         anything(app).bulk_task(by=by)(lambda items: items)
 
 
-def test_an_option_of_bulk_tasks_elsewhere_says_where_it_belongs(app: Mainspring) -> None:
+def test_an_option_of_bulk_tasks_on_another_task_names_its_place(app: Mainspring) -> None:
     with pytest.raises(UnknownOption, match=r"'size' is an option of @app.bulk_task\(\.\.\.\)"):
         anything(app).task(size=3)(lambda n: n)
 
@@ -99,7 +99,7 @@ def generator(items: list[int]) -> Any:
 
 
 @pytest.mark.parametrize("handler", [nothing, two, spread, by_keyword, generator])
-def test_a_handler_takes_one_list(app: Mainspring, handler: Callable[..., Any]) -> None:
+def test_a_handler_must_take_one_list(app: Mainspring, handler: Callable[..., Any]) -> None:
     with pytest.raises(BadSignature, match=handler.__name__):
         anything(app).bulk_task()(handler)
 
@@ -123,7 +123,7 @@ def a_mapping(items: list[int]) -> dict[int, int]:
         (a_mapping, "its return type is declared as dict"),
     ],
 )
-def test_annotations_that_are_no_lists_are_refused_at_first_use(
+def test_annotations_that_are_not_lists_are_refused_at_first_use(
     app: Mainspring, handler: Callable[..., Any], says: str
 ) -> None:
     task = anything(app).bulk_task()(handler)
@@ -140,14 +140,14 @@ def with_more(ctx: Context, items: list[Mail], db: int = Depends(lambda: 1)) -> 
 
 
 @pytest.mark.parametrize("handler", [as_sequence, as_iterable, with_more])
-def test_a_job_takes_an_item_and_gives_a_result(app: Mainspring, handler: Callable[..., Any]) -> None:
+def test_a_job_takes_one_item_and_returns_one_result(app: Mainspring, handler: Callable[..., Any]) -> None:
     signature = anything(app).bulk_task()(handler).spec().signature
     assert dict(signature.parameters) == {"item": Mail}
     assert signature.returns == int | None
     assert signature.decode_call(signature.encode_call((Mail("x"),), {})) == ((Mail("x"),), {})
 
 
-def test_without_annotations_anything_goes(app: Mainspring) -> None:
+def test_without_annotations_any_item_is_accepted(app: Mainspring) -> None:
     signature = anything(app).bulk_task()(lambda items: items).spec().signature
     assert dict(signature.parameters) == {"item": Any}
     assert signature.returns is Any
@@ -160,7 +160,7 @@ def test_an_item_of_the_wrong_type_is_refused_at_enqueue(app: Mainspring) -> Non
 
 
 @pytest.mark.parametrize("by", ["tennant", "to.name", lambda item: [item.to], lambda item: 1 / 0])
-def test_a_by_that_cannot_be_had_is_told_at_enqueue(app: Mainspring, by: Any) -> None:
+def test_a_by_value_that_cannot_be_read_is_reported_at_enqueue(app: Mainspring, by: Any) -> None:
     task = anything(app).bulk_task(name="bulk", by=by)(as_sequence)
     with pytest.raises(WrongArgument, match=r"argument 'item' has no value for by= to compare: \w+Error"):
         task.s(Mail("x"))
@@ -169,7 +169,7 @@ def test_a_by_that_cannot_be_had_is_told_at_enqueue(app: Mainspring, by: Any) ->
 # ---- plain calls -----------------------------------------------------------------------------------
 
 
-def test_a_plain_call_gives_one_outcome(app: Mainspring) -> None:
+def test_a_plain_call_returns_one_outcome(app: Mainspring) -> None:
     @app.bulk_task()
     def half(ctx: Context, items: Sequence[int], by: int = Depends(lambda: 2)) -> Sequence[int | Exception]:
         assert [each.job_id for each in ctx.jobs] == [ctx.job_id]
@@ -190,7 +190,7 @@ def test_a_plain_call_gives_one_outcome(app: Mainspring) -> None:
         anything(half)()
 
 
-def test_a_class_of_errors_is_an_error(app: Mainspring) -> None:
+def test_an_error_class_as_outcome_is_an_error(app: Mainspring) -> None:
     @app.bulk_task(name="classes")
     def classes(items: list[type[BaseException]]) -> list[type[BaseException]]:
         return items
@@ -205,7 +205,7 @@ class NeedsOne(Exception):
     def __init__(self, one: int) -> None: ...
 
 
-def test_a_plain_call_of_a_handler_that_answers_wrongly(app: Mainspring) -> None:
+def test_a_plain_call_checks_the_outcomes_of_the_handler(app: Mainspring) -> None:
     @app.bulk_task(name="bulk")
     def bulk(items: list[int]) -> list[int]:
         return [*items, 1]
@@ -255,7 +255,7 @@ def line_of(app: Mainspring, pool: Slots, **options: Any) -> tuple[BulkLanes, An
     return BulkLanes(spec, spec.bulk, ("thread~*bulk~",), pool), spec
 
 
-async def test_bulk_lanes_request_what_their_calls_can_take(app: Mainspring) -> None:
+async def test_bulk_lanes_request_as_many_jobs_as_their_calls_can_take(app: Mainspring) -> None:
     pool = Slots(4)
     line, spec = line_of(app, pool, size=10, wait="1h")
     assert line.request(0) == (0, 0)
@@ -284,7 +284,7 @@ async def test_bulk_lanes_request_no_more_than_one_turn_takes(
     assert line_of(app, Slots(64), **options)[0].request(64) == asked
 
 
-async def test_a_call_that_gathers_is_filled_though_no_slot_is_free(app: Mainspring) -> None:
+async def test_a_gathering_call_requests_more_items_although_no_slot_is_free(app: Mainspring) -> None:
     pools = {"async": Slots(0), "thread": Slots(1)}
     line, spec = line_of(app, pools["thread"], size=10, wait="1h")
     demand = Demand(["q"], {}, anything(pools), separate=[line])
@@ -297,7 +297,7 @@ async def test_a_call_that_gathers_is_filled_though_no_slot_is_free(app: Mainspr
     assert demand.is_urgent
 
 
-async def test_waiting_items_are_taken_out_together_with_their_slot(app: Mainspring) -> None:
+async def test_waiting_items_are_removed_together_with_their_slot(app: Mainspring) -> None:
     pool = Slots(2)
     line, spec = line_of(app, pool, size=10, wait="1h")
     waiting = [anything(Waiting(spec)) for _ in range(3)]
@@ -311,8 +311,8 @@ async def test_waiting_items_are_taken_out_together_with_their_slot(app: Mainspr
     assert (pool.held, pool.calls, line.request(0)) == (0, [], (0, 0))
 
 
-async def test_a_suspect_is_a_call_of_its_own(app: Mainspring) -> None:
-    """It is not gathered with others, though they wait: the guilty one shall show."""
+async def test_a_suspect_has_a_call_of_its_own(app: Mainspring) -> None:
+    """It is not gathered with other jobs, so that a crash shows which job caused it."""
     task = anything(app).bulk_task(name="bulk", size=10, wait="1h", crashes=3)(lambda items: items)
     parts = app.parts()
     pools = {"async": Slots(1), "thread": Slots(1)}

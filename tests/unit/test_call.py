@@ -40,24 +40,24 @@ def body_of(new: NewJob) -> JobBody:
     return msgspec.json.decode(new.record, type=JobBody)
 
 
-def test_the_short_way_writes_what_encoding_the_body_would() -> None:
+def test_the_fast_path_writes_the_same_record_as_the_encoder() -> None:
     new = send.s("a@b.c").new_job()
     assert new.record == msgspec.json.encode(JobBody(args=msgspec.Raw(b'{"to":"a@b.c"}')))
 
 
-def test_both_ways_make_the_same_job() -> None:
+def test_the_fast_path_and_the_slow_path_make_the_same_job() -> None:
     plain = send.s("a@b.c").new_job()
     chosen = send.options(queue="email").s("a@b.c").new_job()
     assert msgspec.structs.replace(plain, id=b"") == msgspec.structs.replace(chosen, id=b"")
 
 
-def test_job_options_go_before_the_tasks() -> None:
+def test_job_options_override_task_options() -> None:
     new, body = made(send.options(queue="slow", priority=-7, retries=0, timeout=None).s("a@b.c"), "v1")
     assert (new.queue, new.priority, new.crashes) == ("slow", -7, 5)
     assert (body.retries, body.timeout, body.code) == (0, 0, "v1")
 
 
-def test_tags_and_meta_of_task_and_job_travel_in_the_record_and_the_tags_as_marks() -> None:
+def test_tags_and_meta_of_task_and_job_are_in_the_record_and_tags_are_marks() -> None:
     tagged = app.task(name="tagged", tags=["shop"], meta={"a": 1, "b": 1})(send.fn)
     new, body = made(tagged.s("x"))
     assert (new.marks, body.tags, body.meta) == (("shop",), ("shop",), msgspec.Raw(b'{"a":1,"b":1}'))
@@ -65,7 +65,7 @@ def test_tags_and_meta_of_task_and_job_travel_in_the_record_and_the_tags_as_mark
     assert (new.marks, body.tags, body.meta) == (("shop", "eu"), ("shop", "eu"), msgspec.Raw(b'{"a":1,"b":[2]}'))
 
 
-def test_what_middleware_may_read_of_a_call() -> None:
+def test_middleware_can_read_task_arguments_and_options_of_a_call() -> None:
     call = send.s("a@b.c").options(delay="5s", tags=["x"])
     assert (call.task, call.arguments, call.given) == (send.name, {"to": "a@b.c"}, {"delay": 5_000_000, "tags": ("x",)})
     call.given["delay"] = 0  # type: ignore[index]  # a copy: nothing comes of it
@@ -86,7 +86,7 @@ def test_sensitive_arguments_are_named_in_the_record_and_not_shown_by_the_call()
     assert "ann" in repr(login.s("ann", "hunter22"))
 
 
-def test_a_sensitive_name_that_is_no_argument_is_refused() -> None:
+def test_a_sensitive_name_that_is_not_an_argument_is_refused() -> None:
     with pytest.raises(
         InvalidOption, match=r"sensitive=.*'pasword', which is not an argument.*did you mean 'password'"
     ):
@@ -107,7 +107,7 @@ def add(a: int, *, number: int = Depends(get_number)) -> int:
     return a + number
 
 
-def test_a_dependency_is_no_argument() -> None:
+def test_a_dependency_cannot_be_given_as_an_argument() -> None:
     assert made(add.s(1))[0].record == b'{"args":{"a":1}}'
     with pytest.raises(UnknownArgument, match="argument 'number' is a dependency, which the worker supplies"):
         add.s(1, number=2)
@@ -115,12 +115,12 @@ def test_a_dependency_is_no_argument() -> None:
     assert add.spec().plan is not None
 
 
-def test_a_plain_call_supplies_it_unless_it_is_given() -> None:
+def test_a_plain_call_supplies_the_dependency_unless_it_is_given() -> None:
     assert add(1) == 4
     assert add(1, number=10) == 11
 
 
-async def test_an_async_one_too() -> None:
+async def test_an_async_plain_call_supplies_the_dependency_too() -> None:
     @app.task(name="aadd")
     async def aadd(a: int, number: int = Depends(get_number)) -> int:
         return a + number
@@ -152,7 +152,7 @@ def follows(call: Call[Any], **options: Any) -> tuple[NewJob, tuple[FollowUp, ..
     return new, new.follows
 
 
-def test_each_follow_up_is_a_complete_job_that_takes_the_id_of_the_one_that_ended() -> None:
+def test_each_follow_up_is_a_complete_job_with_the_id_of_the_ended_job_as_argument() -> None:
     task = app.task(name="followed", on_success=alert, on_dead="alert", on_cancel=alert)(send.fn)
     new, found = follows(task.s("x"), code="v2")
     assert [follow.on for follow in found] == [State.SUCCEEDED, State.DEAD, State.CANCELLED]
@@ -172,14 +172,14 @@ def test_each_follow_up_is_a_complete_job_that_takes_the_id_of_the_one_that_ende
         assert msgspec.json.decode(body.args) == {"job": str(id)}
 
 
-def test_the_trace_goes_on_to_the_follow_ups_of_a_spawned_job() -> None:
+def test_follow_ups_of_a_spawned_job_have_its_trace() -> None:
     task = app.task(name="followed2", on_dead=alert)(send.fn)
     _, [follow] = follows(task.s("x"), origin=JobOrigin(b"1" * 16, UUID(int=1), "cd" * 16))
     body = body_of(follow.job)
     assert (body.trace, body.parent) == ("cd" * 16, str(UUID(bytes=b"1" * 16)))
 
 
-def test_a_complete_call_follows_as_it_is_with_its_own_options() -> None:
+def test_a_complete_call_as_follow_up_keeps_its_options() -> None:
     call = send.s("boss").options(queue="urgent", priority=3, delay="1m", tags=["x"], retries=1)
     _, [follow] = follows(app.task(name="followed3", on_dead=call)(send.fn).s("x"))
     job, body = follow.job, body_of(follow.job)
@@ -187,7 +187,7 @@ def test_a_complete_call_follows_as_it_is_with_its_own_options() -> None:
     assert (msgspec.json.decode(body.args), body.retries, body.tags) == ({"to": "boss"}, 1, ("x",))
 
 
-def test_a_task_that_is_known_by_name_only_gets_the_id_by_position() -> None:
+def test_a_follow_up_known_by_name_only_gets_the_id_by_position() -> None:
     new, [follow] = follows(app.task(name="followed4", on_dead="elsewhere.alert")(send.fn).s("x"))
     assert (follow.job.task, follow.job.queue, follow.job.kind) == ("elsewhere.alert", "default", "any")
     assert msgspec.json.decode(body_of(follow.job).args) == {"@": [str(UUID(bytes=new.id))]}
@@ -215,7 +215,7 @@ other = Mainspring("sqlite://")
         ("takes.two", "must take one argument"),
     ],
 )
-def test_what_cannot_follow_is_said_at_the_first_enqueue_or_before(follow_up: Any, says: str) -> None:
+def test_a_bad_follow_up_is_refused_at_the_first_enqueue_or_before(follow_up: Any, says: str) -> None:
     with pytest.raises(InvalidOption, match=f"(?s){says}"):
         app.task(name="wrongly.followed", on_dead=follow_up)(send.fn).s("x").new_job()
 
@@ -240,11 +240,11 @@ class TestTasks:
     @pytest.mark.parametrize(
         "use", [lambda t: t.s("x"), lambda t: t.enqueue("x"), lambda t: t.job(UUID(int=1)), lambda t: t.queue]
     )
-    def test_the_rest_says_that_there_is_none(self, use: Callable[[Any], Any]) -> None:
+    def test_other_uses_of_a_task_without_an_app_raise_no_app(self, use: Callable[[Any], Any]) -> None:
         with pytest.raises(NoApp, match=r"task 'lib.send' belongs to no app yet\n  .*app\.include\(tasks\)"):
             use(library()[1])
 
-    def test_the_same_object_works_once_it_is_included_also_one_with_options_of_before(self) -> None:
+    def test_a_library_task_works_after_include_also_with_options_set_before(self) -> None:
         tasks, task = library()
         before = task.options(priority=5)
         app = Mainspring("sqlite://")
@@ -255,7 +255,7 @@ class TestTasks:
         assert app.tasks.queues() == ("default", "lib")
         assert [each.name for each in tasks] == list(app.tasks) == ["lib.send"]
 
-    def test_in_two_apps_one_must_say_which_is_meant(self) -> None:
+    def test_a_task_included_in_two_apps_must_be_called_through_an_app(self) -> None:
         tasks, task = library()
         one, two = Mainspring("sqlite://"), Mainspring("sqlite://", routes={"lib.*": "routed"})
         for each in (one, two):
@@ -268,7 +268,7 @@ class TestTasks:
         assert queues == ["lib", "routed"] == [each.queue for each in found if each]
         assert [each.s("x").app for each in found if each] == [one, two]
 
-    def test_what_is_declared_later_is_included_too(self) -> None:
+    def test_tasks_declared_after_include_are_included_too(self) -> None:
         tasks, _ = library()
         app = Mainspring("sqlite://")
         app.include(tasks)
@@ -276,7 +276,7 @@ class TestTasks:
         assert late.s("x").app is app
         assert set(app.tasks) == {"lib.send", "lib.late"}
 
-    def test_a_follow_up_of_the_same_library_is_of_the_app_that_enqueues(self) -> None:
+    def test_a_follow_up_of_a_library_belongs_to_the_app_that_enqueues(self) -> None:
         tasks = Tasks()
         alarm = tasks.task(name="lib.alarm")(alert.fn)
         tasks.task(name="lib.work", on_dead=alarm.options(priority=7))(send.fn)
@@ -286,11 +286,11 @@ class TestTasks:
         jobs = [each.call("lib.work", "x").new_job().follows[0].job for each in apps]
         assert [(job.queue, job.priority) for job in jobs] == [("one", 7), ("two", 7)]
 
-    def test_what_is_no_library_is_refused(self) -> None:
+    def test_include_refuses_what_is_not_a_library(self) -> None:
         with pytest.raises(InvalidOption, match="neither a Tasks"):
             app.include(3)  # type: ignore[arg-type]
 
-    def test_a_name_that_is_taken_is_refused(self) -> None:
+    def test_a_task_name_that_exists_is_refused(self) -> None:
         app = Mainspring("sqlite://")
         app.task(name="lib.send")(alert.fn)
         with pytest.raises(InvalidOption, match="is already the name of"):
@@ -300,7 +300,7 @@ class TestTasks:
 # ---- middleware ------------------------------------------------------------------------------------
 
 
-def test_middleware_that_leaves_enqueue_alone_is_not_asked() -> None:
+def test_middleware_without_an_enqueue_method_is_not_called() -> None:
     app = Mainspring("sqlite://")
     app.middleware(Middleware())
     call = app.task(name="x")(send.fn).s("x")
@@ -308,7 +308,7 @@ def test_middleware_that_leaves_enqueue_alone_is_not_asked() -> None:
     assert prepare(app, [call]).batch.jobs[0].task == "x"
 
 
-def test_the_first_one_added_is_the_outermost_and_gets_the_call_first() -> None:
+def test_the_first_middleware_added_is_the_outermost() -> None:
     class Tag(Middleware):
         def __init__(self, tag: str) -> None:
             self.tag = tag
@@ -326,7 +326,7 @@ def test_the_first_one_added_is_the_outermost_and_gets_the_call_first() -> None:
     assert body_of(follow.job).tags == ("outer", "inner"), "a follow-up is an enqueue too"
 
 
-def test_what_it_returns_must_be_a_call_of_the_app() -> None:
+def test_middleware_must_return_a_call_of_the_app() -> None:
     class Forgets(Middleware):
         def enqueue(self, call: Call[Any]) -> Call[Any]:  # type: ignore[return]  # the mistake under test
             call.options(tags=["x"])
@@ -337,7 +337,7 @@ def test_what_it_returns_must_be_a_call_of_the_app() -> None:
         prepare(app, [app.task(name="x")(send.fn).s("x")])
 
 
-def test_upgrade_hands_the_function_to_the_worker_and_leaves_it_as_it_is() -> None:
+def test_upgrade_registers_the_function_and_returns_it_unchanged() -> None:
     tasks, task = library()
 
     def upgrade(old: dict[str, Any]) -> dict[str, Any]:

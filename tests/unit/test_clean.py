@@ -24,7 +24,7 @@ def made(ask: Any) -> int:
     return int(ask("select '{s}'::regnamespace::oid").fetchone()[0])
 
 
-def test_rows_are_gone_and_the_schema_is_the_same(clean_schemas: CleanSchemas, ask: Any) -> None:
+def test_clean_deletes_the_rows_and_keeps_the_schema(clean_schemas: CleanSchemas, ask: Any) -> None:
     before = made(ask)
     ask("insert into {s}.documents select 'kind', 'name', 1, ''::bytea from generate_series(1, 1)")
     clean_schemas.clean("cleaning")
@@ -38,7 +38,7 @@ def test_rows_are_gone_and_the_schema_is_the_same(clean_schemas: CleanSchemas, a
     ["update {s}.schema_version set version = 99", "create table {s}.orders (n integer)"],
     ids=["row", "table"],
 )
-def test_what_was_changed_otherwise_is_made_anew(clean_schemas: CleanSchemas, ask: Any, change: str) -> None:
+def test_a_schema_with_other_changes_is_created_again(clean_schemas: CleanSchemas, ask: Any, change: str) -> None:
     before = made(ask)
     ask(change)
     clean_schemas.clean("cleaning")

@@ -1,4 +1,4 @@
-"""Time is whole microseconds, UTC; a test's clock moves only when told."""
+"""Time is whole microseconds in UTC; a test's clock moves only when the test moves it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.errors import InvalidOption
 MOMENT = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
 
-def test_the_system_clock_tells_the_wall_time() -> None:
+def test_the_system_clock_returns_the_wall_time() -> None:
     clock: Clock = SystemClock()
     assert abs(clock.now_us() - time.time() * 1e6) < 5e6
 
@@ -29,7 +29,7 @@ def test_a_movable_clock_stands_still_until_it_is_moved() -> None:
     assert "2030-01-02" in repr(clock)
 
 
-def test_a_movable_clock_starts_now_unless_told() -> None:
+def test_a_movable_clock_starts_now_by_default() -> None:
     clock: Clock = MovableClock()
     assert abs(clock.now_us() - time.time() * 1e6) < 5e6
 
@@ -64,6 +64,6 @@ def test_a_naive_datetime_is_refused_with_the_fix() -> None:
     assert "tzinfo" in caught.value.hint
 
 
-def test_what_is_no_datetime_is_refused() -> None:
+def test_a_value_that_is_not_a_datetime_is_refused() -> None:
     with pytest.raises(InvalidOption, match="not str"):
         from_datetime("tomorrow")  # type: ignore[arg-type]  # the mistake under test

@@ -24,7 +24,7 @@ def caught(error: BaseException, cause: BaseException | None = None) -> BaseExce
         return seen
 
 
-def test_an_error_is_kept_with_type_message_traceback_causes_and_notes() -> None:
+def test_an_error_is_stored_with_type_message_traceback_causes_and_notes() -> None:
     error = caught(ValueError("bad"), caught(KeyError("k"), OSError("disk")))
     error.add_note("order 42")
     record = describe_error(error)
@@ -40,7 +40,7 @@ def test_the_type_is_the_qualified_name() -> None:
     assert describe_error(MuteError()).type.endswith("test_codec_failures.MuteError")
 
 
-def test_a_suppressed_context_is_no_cause_and_an_implicit_one_is() -> None:
+def test_a_suppressed_context_is_not_a_cause_and_an_implicit_one_is() -> None:
     def fails(*, hide: bool) -> None:
         try:
             raise KeyError("inner")
@@ -57,7 +57,7 @@ def test_a_suppressed_context_is_no_cause_and_an_implicit_one_is() -> None:
     assert records == [(), ("KeyError: 'inner'",)]
 
 
-def test_an_error_that_cannot_be_shown_is_still_kept() -> None:
+def test_an_error_whose_str_raises_is_still_stored() -> None:
     record = describe_error(caught(MuteError()))
     assert "raised RuntimeError" in record.message
     assert record.traceback
@@ -83,7 +83,7 @@ def test_long_texts_are_cut_with_a_marker() -> None:
     assert record.traceback.endswith("xxx\n")
 
 
-def test_a_ring_of_causes_ends() -> None:
+def test_a_cycle_of_causes_ends() -> None:
     first, second = ValueError("1"), ValueError("2")
     first.__cause__, second.__cause__ = second, first
     assert describe_error(first).causes == ("ValueError: 2",)
@@ -120,5 +120,5 @@ def test_clean_text_fits_and_can_be_stored(text: str, limit: int) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=50))
-def test_clean_text_leaves_good_text_alone(text: str) -> None:
+def test_clean_text_leaves_valid_text_unchanged(text: str) -> None:
     assert clean_text(text, 50) == text

@@ -46,7 +46,7 @@ def test_an_undeclared_tuple_comes_back_as_a_list() -> None:
 
 
 class Hostile:
-    """Breaks whoever looks at it."""
+    """Raises in every method that a codec could call."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(name)
@@ -88,7 +88,7 @@ def ring() -> list[Any]:
     ],
     ids=lambda v: type(v).__name__,
 )
-def test_what_cannot_be_stored_is_a_note_never_an_exception(annotation: Any, value: Any) -> None:
+def test_a_value_that_cannot_be_stored_is_a_note_and_never_an_exception(annotation: Any, value: Any) -> None:
     data, note = encode_result(value, annotation)
     assert data is None
     assert isinstance(note, ResultNotSerializable)
@@ -102,7 +102,7 @@ def test_a_result_too_large_is_dropped_with_its_size() -> None:
     assert (note.size, note.limit) == (102, 50)
 
 
-def test_a_signature_knows_its_result() -> None:
+def test_a_signature_has_its_result_type() -> None:
     signature = Signature.of(samples.later)
     data, note = signature.encode_result(Point(1, 2))
     assert note is None
@@ -115,6 +115,7 @@ def test_a_return_type_that_cannot_be_resolved_does_not_lose_a_plain_result() ->
 
 
 @given(st.binary(max_size=40))
-def test_any_bytes_are_a_result_or_undecodable(data: bytes) -> None:
+def test_any_bytes_decode_to_a_result_or_are_undecodable(data: bytes) -> None:
+    """Any other exception fails the test."""
     with contextlib.suppress(Undecodable):
         decode_result(data, list[int])

@@ -150,12 +150,12 @@ class TestTypes:
         ],
         ids=lambda value: type(value).__name__,
     )
-    def test_a_value_that_the_declared_type_can_hold_without_loss_is_taken(
+    def test_a_value_that_converts_to_the_declared_type_without_loss_is_accepted(
         self, declared: Any, value: Any, held: Any
     ) -> None:
         assert through(declared, value) == held
 
-    def test_subclasses_of_plain_types_travel_as_their_base(self) -> None:
+    def test_subclasses_of_plain_types_are_stored_as_their_base(self) -> None:
         class Safe(str):
             __slots__ = ()
 
@@ -238,13 +238,15 @@ class TestTypes:
         ],
         ids=lambda value: type(value).__name__,
     )
-    def test_what_would_not_come_back_equal_is_refused_by_path(self, declared: Any, value: Any, path: str) -> None:
+    def test_a_value_that_would_not_come_back_equal_is_refused_with_its_path(
+        self, declared: Any, value: Any, path: str
+    ) -> None:
         with pytest.raises(ArgumentNotSerializable) as caught:
             through(declared, value)
         assert caught.value.path == path
         assert caught.value.hint
 
-    def test_text_that_only_looks_like_an_escaped_nul_is_fine(self) -> None:
+    def test_text_that_looks_like_an_escaped_nul_is_accepted(self) -> None:
         assert through(str, "\\u0000") == "\\u0000"
 
     def test_the_hint_of_an_object_with_an_id_is_to_pass_the_id(self) -> None:
@@ -328,7 +330,7 @@ class TestBinding:
         with pytest.raises(UnknownArgument, match="only be given by position"):
             Signature.of(task).encode_call((), {"number": 1})
 
-    def test_a_default_is_the_functions_own_object_and_need_not_be_storable(self) -> None:
+    def test_a_default_is_the_functions_own_object_and_can_be_unstorable(self) -> None:
         mark = object()
 
         def task(number: int = 1, items: Any = mark, more: list[int] = [1]) -> None: ...  # noqa: B006 - under test
@@ -340,13 +342,13 @@ class TestBinding:
         assert args == (1, mark, [1])
         assert args[1] is mark
 
-    def test_parameters_may_have_any_name(self) -> None:
+    def test_parameters_can_have_any_name(self) -> None:
         def task(self: int, count: int, __struct_fields__: int, mro: str = "x") -> None: ...
 
         signature = Signature.of(task)
         assert signature.decode_call(signature.encode_call((1, 2, 3), {})) == ((1, 2, 3, "x"), {})
 
-    def test_methods_and_callable_objects(self) -> None:
+    def test_methods_and_callable_objects_have_signatures(self) -> None:
         class Sender:
             def send(self, to: str) -> None: ...
 
@@ -367,10 +369,10 @@ class TestByName:
             (("a", "b"), {"copies": 2}, (("a", "b"), {"copies": 2})),
         ],
     )
-    def test_its_arguments_are_bound_when_they_are_read(self, args: Any, kwargs: Any, call: Any) -> None:
+    def test_arguments_by_name_are_bound_when_they_are_read(self, args: Any, kwargs: Any, call: Any) -> None:
         assert SEND.decode_call(dumps_call("shop.send", args, kwargs)) == call
 
-    def test_star_arguments_are_bound_too(self) -> None:
+    def test_star_arguments_by_name_are_bound_too(self) -> None:
         def task(first: int = 0, *rest: date, **named: Decimal) -> None: ...
 
         signature = Signature.of(task)
@@ -384,11 +386,11 @@ class TestByName:
     @pytest.mark.parametrize(
         ("args", "kwargs"), [((1,), {}), ((), {}), (("a", "b", "c"), {}), ((), {"to": "a", "x": 1})]
     )
-    def test_what_does_not_bind_is_undecodable(self, args: Any, kwargs: Any) -> None:
+    def test_arguments_by_name_that_do_not_bind_are_undecodable(self, args: Any, kwargs: Any) -> None:
         with pytest.raises(Undecodable):
             SEND.decode_call(dumps_call("shop.send", args, kwargs))
 
-    def test_only_plain_json_is_taken(self) -> None:
+    def test_arguments_by_name_must_be_plain_json(self) -> None:
         with pytest.raises(ArgumentNotSerializable, match=r"shop\.send\(when=\.\.\.\)"):
             dumps_call("shop.send", (), {"when": date(2030, 1, 1)})
         with pytest.raises(PayloadTooLarge):
@@ -396,7 +398,7 @@ class TestByName:
 
 
 class TestLimits:
-    def test_a_payload_over_the_limit_is_refused_naming_both(self) -> None:
+    def test_a_payload_over_the_limit_is_refused_with_size_and_limit(self) -> None:
         SEND.encode_call(("a" * 999_900,), {})
         with pytest.raises(PayloadTooLarge, match=r"1,000,009 bytes, the limit is 1,000,000") as caught:
             SEND.encode_call(("a" * 1_000_000,), {})
@@ -442,7 +444,7 @@ class TestStoredData:
             (b'{"to":' + b"[" * 100_000, "."),
         ],
     )
-    def test_data_that_does_not_fit_the_code_is_undecodable_and_kills_nobody(self, data: bytes, why: str) -> None:
+    def test_data_that_does_not_fit_the_code_is_undecodable(self, data: bytes, why: str) -> None:
         with pytest.raises(Undecodable, match=why) as caught:
             SEND.decode_call(data)
         assert "shop.send" in str(caught.value)
@@ -453,6 +455,7 @@ class TestStoredData:
 
     @given(st.binary(max_size=60))
     def test_any_bytes_are_decoded_or_undecodable(self, data: bytes) -> None:
+        """Any other exception fails the test."""
         with contextlib.suppress(Undecodable):
             SEND.decode_call(data)
 
@@ -471,14 +474,14 @@ class TestAnnotations:
         assert signature.decode_call(signature.encode_call(args, {})) == (args, {})
         assert signature.returns is Point
 
-    def test_a_name_that_appears_later_is_found(self) -> None:
+    def test_a_name_defined_later_is_found(self) -> None:
         space: dict[str, Any] = {}
         exec("def task(value: 'Later') -> None: ...", space)
         signature = Signature.of(space["task"])
         space["Later"] = int
         assert signature.encode_call((5,), {}) == b'{"value":5}'
 
-    def test_a_local_class_that_the_function_holds_is_found(self) -> None:
+    def test_a_local_class_in_the_closure_is_found(self) -> None:
         class Local(msgspec.Struct):
             x: int
 
@@ -496,7 +499,7 @@ class TestAnnotations:
         with pytest.raises(Undecodable):
             Signature.of(samples.unresolved).decode_call(b'{"value":1}')
 
-    def test_the_contexts_annotation_need_not_be_importable(self) -> None:
+    def test_the_annotation_of_the_context_can_be_unimportable(self) -> None:
         signature = Signature.of(samples.context_only_for_checkers, skip_context=True)
         assert signature.encode_call((5,), {}) == b'{"number":5}'
 

@@ -19,7 +19,7 @@ async def forever(deadlines: CallDeadlines) -> None:
         await asyncio.Event().wait()
 
 
-async def test_what_takes_longer_ends_with_a_timeout() -> None:
+async def test_a_call_past_its_deadline_raises_timeout_error() -> None:
     deadlines = CallDeadlines(SOON)
     began = time.monotonic()
     with pytest.raises(TimeoutError):
@@ -30,8 +30,8 @@ async def test_what_takes_longer_ends_with_a_timeout() -> None:
     assert task.cancelling() == 0
 
 
-async def test_each_of_many_has_its_own() -> None:
-    """Those that are over in time hear nothing, whatever began before or after them."""
+async def test_each_of_many_calls_has_its_own_deadline() -> None:
+    """Calls that end in time are not interrupted, whatever began before or after them."""
     deadlines = CallDeadlines(SOON)
     late = [asyncio.create_task(forever(deadlines)) for _ in range(3)]
 
@@ -47,8 +47,8 @@ async def test_each_of_many_has_its_own() -> None:
     assert [type(each) for each in ended] == [TimeoutError] * 6
 
 
-async def test_it_works_again_after_a_pause() -> None:
-    """The timer is set anew when there is something to watch."""
+async def test_deadlines_work_again_after_a_pause() -> None:
+    """The timer is set again when there is a call to watch."""
     deadlines = CallDeadlines(SOON)
     for _ in range(3):
         with pytest.raises(TimeoutError):
@@ -56,7 +56,7 @@ async def test_it_works_again_after_a_pause() -> None:
         await asyncio.sleep(SOON * 2)
 
 
-async def test_to_be_cancelled_by_others_is_no_timeout() -> None:
+async def test_a_cancellation_from_outside_is_not_a_timeout() -> None:
     task = asyncio.create_task(forever(CallDeadlines(10)))
     await asyncio.sleep(0)
     task.cancel()
@@ -64,7 +64,7 @@ async def test_to_be_cancelled_by_others_is_no_timeout() -> None:
         await task
 
 
-async def test_cancelled_by_others_and_late_it_is_cancelled() -> None:
+async def test_a_late_call_that_was_cancelled_from_outside_stays_cancelled() -> None:
     deadlines = CallDeadlines(SOON)
 
     async def slow_to_go() -> None:
@@ -81,12 +81,12 @@ async def test_cancelled_by_others_and_late_it_is_cancelled() -> None:
     assert task.cancelled()
 
 
-async def test_an_error_of_the_call_itself_comes_out() -> None:
+async def test_an_error_of_the_call_is_raised_unchanged() -> None:
     with pytest.raises(KeyError), CallDeadlines(10).begin():
         raise KeyError
 
 
-async def test_a_task_is_needed() -> None:
+async def test_a_deadline_outside_a_task_is_refused() -> None:
     told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def begin() -> None:

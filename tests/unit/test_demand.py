@@ -20,7 +20,7 @@ WEIGHTS = {"gold": 5.0, "silver": 3.0, "bronze": 2.0}
 
 
 class Slots:
-    """A pool that holds what it is told to."""
+    """A pool with the given number of slots."""
 
     def __init__(self, slots: int, ahead: int = 0) -> None:
         self.slots = slots
@@ -51,8 +51,8 @@ class Shop:
         self.held = Counter[str]()
 
     def turn(self, most: int = 10_000, *, gate: bool = False) -> list[str]:
-        """One turn in which the store hands out ``most`` at most, for lack of patience or of room in a gate that all
-        jobs have to pass. Returns the lanes.
+        """One turn in which the store claims at most ``most`` jobs, because the reply is partial or because a limit
+        that all jobs name is full. Returns the lanes.
         """
         lanes = list[str]()
         wants = self.demand.next_wants()
@@ -112,7 +112,7 @@ def test_weighted_queues_share_however_slots_become_free(aio: int, thread: int, 
 
 
 def test_a_partial_reply_favours_no_queue() -> None:
-    """As it does when payloads are large: those at the end of the wants come first the next time."""
+    """Replies are partial when payloads are large. Queues at the end of the wants come first in the next turn."""
     shop = Shop(backlog(), aio=Slots(60), thread=Slots(0), weights=WEIGHTS)
     while shop.got.total() < 2_000:
         for lane in shop.turn(most=7):
@@ -122,7 +122,7 @@ def test_a_partial_reply_favours_no_queue() -> None:
 
 @pytest.mark.parametrize("places", [1, 2, 7, 50])
 def test_queues_share_a_limit_that_all_of_them_need(places: int) -> None:
-    """Whoever is asked for first must not take every place that comes free."""
+    """The first queue of a turn must not take all the capacity that becomes free."""
     shop = Shop(backlog(), aio=Slots(60), thread=Slots(0), weights=WEIGHTS)
     while shop.got.total() < 2_000:
         for lane in shop.turn(places, gate=True):
@@ -131,8 +131,10 @@ def test_queues_share_a_limit_that_all_of_them_need(places: int) -> None:
     assert all(abs(shop.shares()[queue] - 10 * weight) <= 2 for queue, weight in WEIGHTS.items()), shop.shares()
 
 
-def test_a_queue_that_found_a_limit_used_up_keeps_competing() -> None:
-    """Those who had all that they were asked for come again before a limit has room: alone they would take it all."""
+def test_a_queue_that_met_a_full_limit_keeps_competing() -> None:
+    """Queues that got all they asked for ask again before the limit has capacity. Without the deficit they would take
+    all of it.
+    """
     shop = Shop(backlog(), aio=Slots(20), thread=Slots(0), weights=WEIGHTS)
     for lane in shop.turn():
         shop.finish(lane)
@@ -152,8 +154,8 @@ def test_a_queue_that_found_a_limit_used_up_keeps_competing() -> None:
     st.dictionaries(st.sampled_from([f"{q}/{k}" for q in WEIGHTS for k in ("async", "thread")]), st.integers(0, 40)),
     st.sampled_from([{}, {"gold": 3}, {"gold": 1, "bronze": 4}]),
 )
-def test_no_slot_idles_while_a_queue_has_work_for_it(ready: dict[str, int], caps: dict[str, int]) -> None:
-    """Whoever has the work, within a few turns that follow one another at once."""
+def test_no_slot_is_idle_while_a_queue_has_a_job_for_it(ready: dict[str, int], caps: dict[str, int]) -> None:
+    """Within a few turns that follow each other at once."""
     every = dict.fromkeys(backlog(), 0) | ready
     shop = Shop(every, aio=Slots(12), thread=Slots(5), caps=caps, weights=WEIGHTS)
     for _ in range(12):
@@ -170,7 +172,7 @@ def test_no_slot_idles_while_a_queue_has_work_for_it(ready: dict[str, int], caps
 
 
 def test_one_claim_in_twenty_of_each_queue_is_by_age() -> None:
-    """Of the heavy ones too, whose parts are large."""
+    """Also of queues with a large weight."""
     shop = Shop(backlog(), aio=Slots(100), thread=Slots(0), weights=WEIGHTS)
     aged, asked = Counter[str](), Counter[str]()
     for _ in range(400):
@@ -217,7 +219,7 @@ class TestLines:
         assert wanted["b"] % 50 == 0
         assert wanted["a"] > 0 < wanted["b"]
 
-    def test_dry_separate_lanes_are_left_out_until_a_wake_up(self) -> None:
+    def test_separate_lanes_without_jobs_are_left_out_until_a_wake_up(self) -> None:
         shop = Shop({"a/async": 0, "a/async~*bus~": 3}, aio=Slots(2), thread=Slots(0), separate=(Bus(50),))
         shop.turn()
         for lane in list(shop.held.elements()):

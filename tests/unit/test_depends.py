@@ -29,7 +29,7 @@ class TestSupplied:
 
         assert plan_of(plain, task="t") is None
 
-    def test_values_come_by_name(self) -> None:
+    def test_values_are_passed_by_name(self) -> None:
         def task(a: int, b: int = Depends(one)) -> tuple[int, int]:
             return a, b
 
@@ -37,7 +37,7 @@ class TestSupplied:
         assert plan(task).call(task, None, (5,), {}) == (5, 1)
 
     @pytest.mark.parametrize("call", [((5, 7), {}), ((5,), {"b": 7})], ids=["by place", "by name"])
-    def test_what_is_given_is_not_made(self, call: Any) -> None:
+    def test_a_given_value_is_not_made(self, call: Any) -> None:
         def never() -> int:
             raise AssertionError
 
@@ -47,7 +47,7 @@ class TestSupplied:
         args, kwargs = call
         assert plan(task).call(task, None, args, kwargs) == 12
 
-    def test_a_nested_dependency_is_made_once_for_all_who_ask(self) -> None:
+    def test_a_nested_dependency_is_made_once_for_all_dependents(self) -> None:
         made: list[str] = []
 
         def base() -> str:
@@ -68,7 +68,7 @@ class TestSupplied:
         plan(task).call(task, None, (), {})
         assert made == ["base", "base"], "the next attempt has its own"
 
-    def test_without_the_cache_each_asker_has_its_own(self) -> None:
+    def test_without_the_cache_each_dependent_has_its_own(self) -> None:
         made: list[int] = []
 
         def number() -> int:
@@ -89,7 +89,7 @@ class TestSupplied:
 
         assert plan(task).call(task, Context.local("shop.task"), (), {}) == "shop.task!"
 
-    def test_a_class_and_a_method_are_functions_too(self) -> None:
+    def test_classes_and_methods_are_dependencies_too(self) -> None:
         class Clock:
             def __init__(self, start: int = Depends(one)) -> None:
                 self.start = start
@@ -106,7 +106,7 @@ class TestSupplied:
 
         assert plan(task).call(task, None, (), {}) == (1, 42, 42)
 
-    async def test_an_async_task_takes_every_kind(self) -> None:
+    async def test_an_async_task_accepts_every_kind_of_dependency(self) -> None:
         async def returned() -> str:
             return "returned"
 
@@ -125,7 +125,7 @@ class TestSupplied:
 
 
 class TestEnded:
-    def test_the_last_one_is_ended_first(self) -> None:
+    def test_the_last_dependency_is_closed_first(self) -> None:
         happened: list[str] = []
 
         def first() -> Iterator[str]:
@@ -160,7 +160,7 @@ class TestEnded:
             plan(task).call(task, None, (), {})
         assert [str(error) for error in seen] == ["of the body"]
 
-    async def test_also_in_an_async_one(self) -> None:
+    async def test_the_error_of_the_body_is_raised_in_an_async_dependency_too(self) -> None:
         seen: list[BaseException] = []
 
         async def swallows() -> AsyncIterator[int]:
@@ -206,7 +206,7 @@ class TestEnded:
             plan(other).call(other, None, (), {})
         assert closed == ["tidy"]
 
-    def test_a_dependency_that_fails_ends_those_before_it_and_the_body_never_runs(self) -> None:
+    def test_a_dependency_that_fails_closes_the_earlier_ones_and_the_body_never_runs(self) -> None:
         closed: list[str] = []
 
         def opened() -> Iterator[int]:
@@ -240,7 +240,7 @@ class TestEnded:
             with pytest.raises(RuntimeError):
                 plan(task).call(task, None, (), {})
 
-    def test_entering_by_hand_leaves_the_end_to_the_stack(self) -> None:
+    def test_entered_dependencies_are_closed_by_the_stack(self) -> None:
         closed: list[str] = []
 
         def opened() -> Iterator[int]:
@@ -256,11 +256,11 @@ class TestEnded:
 
 
 class TestRefused:
-    def test_what_is_no_function(self) -> None:
+    def test_an_object_that_cannot_be_called_is_refused(self) -> None:
         with pytest.raises(InvalidOption, match="not Depends"):
             Depends(one())  # type: ignore[call-overload]  # that is the mistake
 
-    def test_an_async_dependency_of_a_def_task(self) -> None:
+    def test_an_async_dependency_of_a_sync_task_is_refused(self) -> None:
         async def later() -> int:
             return 1
 
@@ -278,7 +278,7 @@ class TestRefused:
             with pytest.raises(BadSignature, match=r"argument 'a' depends on \w+, which is async"):
                 plan_of(task, task="t")
 
-    def test_a_parameter_that_nobody_supplies(self) -> None:
+    def test_a_parameter_without_default_of_a_dependency_is_refused(self) -> None:
         def needs(url: str) -> str:
             return url
 
@@ -287,7 +287,7 @@ class TestRefused:
         with pytest.raises(BadSignature, match="depends on needs, whose parameter 'url' has no default"):
             plan_of(task, task="t")
 
-    def test_an_async_context_for_a_def_task(self) -> None:
+    def test_an_async_context_in_a_dependency_of_a_sync_task_is_refused(self) -> None:
         def needs(ctx: AsyncContext) -> str:
             return ctx.task
 
@@ -296,7 +296,7 @@ class TestRefused:
         with pytest.raises(BadSignature, match="AsyncContext"):
             plan_of(task, task="t")
 
-    def test_one_that_stands_before_an_argument(self) -> None:
+    def test_a_dependency_before_an_argument_is_refused(self) -> None:
         def task(db: int = Depends(one), a: int = 2) -> None: ...
 
         def rest(db: int = Depends(one), *numbers: int) -> None: ...
@@ -309,7 +309,7 @@ class TestRefused:
                 plan_of(wrong, task="t")
         assert plan(behind).call(behind, None, (), {}) == 3
 
-    def test_a_positional_only_one(self) -> None:
+    def test_a_positional_only_dependency_is_refused(self) -> None:
         def task(db: int = Depends(one), /) -> None: ...
 
         with pytest.raises(BadSignature, match="positional-only"):

@@ -23,7 +23,7 @@ def noted(outcome: str, store: str, *rows: str) -> outcomes.Tested:
 
 
 class TestMissionTable:
-    def test_it_has_every_row_once_and_owes_only_what_a_row_needs(self) -> None:
+    def test_the_table_has_every_row_once_and_owes_only_needed_stores(self) -> None:
         rows = {row.id: row for row in mission.parse(mission.TABLE.read_text())}
         assert len(rows) == len(mission.parse(mission.TABLE.read_text())) == 142
         assert rows["E2"].needs == ("any",)
@@ -40,7 +40,7 @@ class TestMissionTable:
         found = mission.judge(EACH, [noted("passed", "sqlite", "W3"), noted("failed", "sqlite", "W1", "W3")])
         assert found == {"sqlite": "failed", "postgres": "missing", "redis": "missing"}
 
-    def test_a_skip_is_no_pass(self) -> None:
+    def test_a_skipped_test_is_no_pass(self) -> None:
         assert (
             mission.judge(EACH, [noted("skipped", "redis", "W3"), noted("passed", "redis", "W3")])["redis"] == "skipped"
         )
@@ -49,7 +49,7 @@ class TestMissionTable:
         assert set(mission.judge(EACH, [noted("passed", "any", "W3")]).values()) == {"missing"}
         assert set(mission.judge(EACH, [noted("failed", "any", "W3")]).values()) == {"failed"}
 
-    def test_a_flaky_test_passes_and_shows(self) -> None:
+    def test_a_flaky_test_passes_and_is_marked(self) -> None:
         found = mission.judge(EACH, [noted(outcomes.FLAKY, "sqlite", "W3"), noted("passed", "sqlite", "W3")])
         assert found == {"sqlite": "passed (flaky)", "postgres": "missing", "redis": "missing"}
         assert set(mission.judge(EACH, [noted(outcomes.FLAKY, "any", "W3")]).values()) == {"missing"}
@@ -78,7 +78,7 @@ class TestMissionCommand:
         assert "W3 on sqlite" not in said.err
         assert "W3 on postgres, W3 on redis" in said.err
 
-    def test_without_a_run_it_says_what_to_do(self, tmp_path: Path) -> None:
+    def test_without_a_recorded_run_the_command_names_the_fix(self, tmp_path: Path) -> None:
         with pytest.raises(environment.Failed, match=r"\./dev test"):
             mission.load(tmp_path / "none.json")
 
@@ -130,7 +130,7 @@ def test_once():
         return done.stdout + done.stderr, kept
 
     @pytest.mark.parametrize("workers", ["0", "1"])
-    def test_rows_stores_and_outcomes_are_noted_also_from_workers(self, tmp_path: Path, workers: str) -> None:
+    def test_rows_stores_and_outcomes_are_recorded_also_from_xdist_workers(self, tmp_path: Path, workers: str) -> None:
         output, kept = self.run(tmp_path, self.MODULE, "-n", workers)
         noted = {(row, test["store"], test["outcome"]) for test in kept for row in test["rows"]}
         assert noted == {
@@ -141,15 +141,15 @@ def test_once():
             ("E2", "any", "passed"),
         }, output
 
-    def test_without_the_mark_a_test_runs_on_each_store(self, tmp_path: Path) -> None:
+    def test_without_the_stores_mark_a_test_runs_on_each_store(self, tmp_path: Path) -> None:
         output, kept = self.run(tmp_path, self.MODULE.replace('@pytest.mark.stores("sqlite", "redis")', ""))
         assert {test["store"] for test in kept} == {*mission.STORES, "any"}, output
 
-    def test_store_option_chooses(self, tmp_path: Path) -> None:
+    def test_the_store_option_selects_tests(self, tmp_path: Path) -> None:
         output, kept = self.run(tmp_path, self.MODULE, "--store", "sqlite")
         assert {test["store"] for test in kept} == {"sqlite"}, output
 
-    def test_unknown_row_is_an_error(self, tmp_path: Path) -> None:
+    def test_an_unknown_row_is_an_error(self, tmp_path: Path) -> None:
         output, _ = self.run(tmp_path, self.MODULE.replace("W3", "W99"))
         assert "W99" in output
         assert "no such row" in output
@@ -157,14 +157,14 @@ def test_once():
 
 class TestRequirements:
     @pytest.mark.parametrize("name", ["dev", "uv"])
-    def test_they_name_versions_and_hashes_and_no_index(self, name: str) -> None:
+    def test_requirements_name_versions_and_hashes_and_no_index(self, name: str) -> None:
         lines = (environment.REQUIREMENTS / f"{name}.txt").read_text().splitlines()
         assert not [line for line in lines if "://" in line or line.startswith("-") or " @ " in line]
         pins = [number for number, line in enumerate(lines) if not line.startswith(" ")]
         assert pins
         assert all("==" in lines[number] and "--hash=sha256:" in lines[number + 1] for number in pins)
 
-    def test_a_selection_of_tests_is_told_from_a_full_run(self) -> None:
+    def test_a_selection_of_tests_differs_from_a_full_run(self) -> None:
         assert not tests.is_selection([])
         assert not tests.is_selection(["-x", "-v"])
         assert tests.is_selection(["--store", "redis"])

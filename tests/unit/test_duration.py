@@ -49,7 +49,7 @@ def test_a_duration_is_text_seconds_or_a_timedelta(text: Any, us: int) -> None:
         True, False, None, [], object(), b"5s", "101y", "40000d", "\x005s",
     ],
 )  # fmt: skip
-def test_what_is_no_duration_is_refused_by_name(value: Any) -> None:
+def test_a_value_that_is_not_a_duration_is_refused_with_the_option(value: Any) -> None:
     with pytest.raises(InvalidOption) as caught:
         to_us(value, what="timeout")
     assert caught.value.name == "timeout"

@@ -137,7 +137,7 @@ def test_an_error_survives_pickle_and_copy(error: BaseException) -> None:
         (errors.WouldBlockLoop, RuntimeError),
     ],
 )
-def test_where_a_builtin_fits_it_is_caught_too(cls: type, builtin: type) -> None:
+def test_an_error_is_also_an_instance_of_the_matching_builtin(cls: type, builtin: type) -> None:
     assert issubclass(cls, MainspringError)
     assert issubclass(cls, builtin)
 
@@ -153,14 +153,13 @@ def test_an_unknown_option_is_named_with_the_nearest_one() -> None:
     assert "queue, retries" in error.hint
 
 
-def test_an_invalid_option_can_be_told_whose_it_was() -> None:
+def test_an_invalid_option_can_name_its_owner() -> None:
     error = InvalidOption("timeout", "5x", "unknown unit 'x'", hint="h").about("task 'send'")
     assert str(error) == "task 'send': timeout='5x': unknown unit 'x'\n  h"
     assert (error.name, error.subject) == ("timeout", "task 'send'")
 
 
-def test_subjects() -> None:
-    """Errors carry what they are about as attributes."""
+def test_errors_carry_their_subject_as_attributes() -> None:
     assert NotBuilt("task", "key").name == "key"
     assert MissingArgument("send", ["to", "cc"]).missing == ("to", "cc")
     assert UnknownArgument("send", "too", ["to"]).argument == "too"
@@ -176,7 +175,7 @@ def test_a_store_error_never_shows_the_password() -> None:
     assert "s3cret" not in str(error) + repr(error) + repr(error.__dict__)
 
 
-def test_would_block_loop_names_the_twin() -> None:
+def test_would_block_loop_names_the_async_method() -> None:
     assert "await job.aresult(...)" in str(WouldBlockLoop("job.result"))
     assert "await app.jobs.acount(...)" in str(WouldBlockLoop("app.jobs.count"))
 
@@ -208,9 +207,9 @@ def test_snooze_takes_exactly_one_of_for_and_until(kwargs: dict[str, object]) ->
         ("", ""),
     ],
 )
-def test_mask_url(url: str, masked: str) -> None:
+def test_mask_url_hides_passwords(url: str, masked: str) -> None:
     assert mask_url(url) == masked
 
 
-def test_did_you_mean_is_silent_when_nothing_is_near() -> None:
+def test_did_you_mean_is_empty_without_a_near_name() -> None:
     assert did_you_mean("xyz", ["retries"]) == ""

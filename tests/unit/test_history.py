@@ -34,7 +34,7 @@ def test_every_invariant_has_three_bad_histories() -> None:
     assert all(len(bad) >= 3 for bad in BAD.values())
 
 
-def test_every_invariant_says_its_name() -> None:
+def test_every_invariant_reports_its_name() -> None:
     for name, invariant in INVARIANTS.items():
         assert (invariant.__doc__ or "").startswith(f"{name}: ")
 
@@ -45,8 +45,8 @@ def test_recoveries_are_from_the_kill_to_the_next_claim() -> None:
     assert recoveries(GOOD["stopped, lost, done by another, the first body going on"]) == []
 
 
-async def test_the_history_of_a_store_is_read_and_good() -> None:
-    """One job of each kind of end; what a body returned says by which token it was written."""
+async def test_the_history_of_a_store_is_read_and_passes() -> None:
+    """One job for each kind of end. The result of a body is the token under which it was written."""
     app = Mainspring()
 
     @app.task(name="good")

@@ -1,4 +1,4 @@
-"""Hooks: who is told of what; and which events an ack or a rescue makes."""
+"""Hooks: which hook gets which event, and which events an ack or a rescue makes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_events_of_an_ack(ack: Ack, names: tuple[str, ...]) -> None:
     assert set(names) <= set(EVENTS)
 
 
-def test_the_jobs_of_a_lost_worker_are_stalled_whatever_became_of_them() -> None:
+def test_jobs_of_a_lost_worker_have_a_stalled_event_in_every_state() -> None:
     found = event_names.moved_by_rescue("w", RescueResult(True, (b"1",), (b"2",), (b"3",), (b"4",)))
     assert found == [
         MovedJob(b"1", State.READY, ("stalled",), "w"),

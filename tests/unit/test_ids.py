@@ -31,7 +31,7 @@ def test_ids_of_a_process_grow_also_within_a_millisecond() -> None:
 
 
 def test_raw_ids_are_the_bytes_of_ids_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where counting up reaches the upper half."""
+    """Also when the counter reaches the upper half."""
     frozen = time.time_ns()
     monkeypatch.setattr(ids, "time_ns", lambda: frozen)
     before = new_id()
@@ -50,7 +50,7 @@ def test_ids_grow_when_the_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> 
     assert new_id() > before
 
 
-def test_two_sequences_in_the_same_millisecond_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_sequences_in_the_same_millisecond_have_no_common_id(monkeypatch: pytest.MonkeyPatch) -> None:
     frozen = time.time_ns()
     monkeypatch.setattr(ids, "time_ns", lambda: frozen)
     ids._after_fork()
@@ -94,14 +94,14 @@ def test_no_ids_is_an_empty_list() -> None:
         new_ids(-1)
 
 
-def test_an_id_is_read_from_text_bytes_or_itself() -> None:
+def test_parse_id_accepts_text_bytes_and_ids() -> None:
     made = new_id()
     for form in (made, str(made), f" {made}\n", made.hex, made.bytes, str(made).encode()):
         assert parse_id(form) == made
 
 
 @pytest.mark.parametrize("value", ["", "7", "zz", b"", b"short", b"\xff" * 17, 7, None, ["x"]])
-def test_what_is_no_id_is_refused_with_an_example(value: Any) -> None:
+def test_a_value_that_is_not_an_id_is_refused_with_an_example(value: Any) -> None:
     with pytest.raises(InvalidOption, match="not the id of a job") as caught:
         parse_id(value)
     assert "01890a5d" in caught.value.hint

@@ -40,7 +40,7 @@ def attempt(number: int, start: int, end: int, outcome: Outcome, *, epoch: int =
     )  # fmt: skip
 
 
-def test_what_the_producer_wrote_is_read() -> None:
+def test_info_shows_what_the_producer_wrote() -> None:
     parent = new_id()
     info = build_info(
         row(
@@ -55,21 +55,21 @@ def test_what_the_producer_wrote_is_read() -> None:
     assert (info.parent, info.trace, info.code) == (parent, "ab" * 16, "v7")
 
 
-def test_without_a_trace_of_its_own_the_id_is_the_trace() -> None:
+def test_without_a_trace_the_id_is_the_trace() -> None:
     info = build_info(row())
     assert UUID(info.trace) == info.id
     assert (info.args, info.tags, info.meta, info.key, info.parent, info.code) == ({}, (), {}, None, None, None)
 
 
 @pytest.mark.parametrize("where", [b'{"token":"s3cret","n":1}', b'{"n":1,"**":{"token":"s3cret","m":2}}'])
-def test_hidden_arguments_are_shown_to_nobody(where: bytes) -> None:
+def test_hidden_arguments_are_not_shown(where: bytes) -> None:
     info = build_info(row(JobBody(args=msgspec.Raw(where), hide=("token",))))
     assert "s3cret" not in repr(info)
     assert "***" in repr(info.args)
     assert info.args["n"] == 1
 
 
-def test_options_are_those_that_the_job_carries() -> None:
+def test_options_are_the_options_of_the_job() -> None:
     assert build_info(row()).options == {"ack": "late", "crashes": 3}
     given = build_info(row(JobBody(options={"retries": 2, "timeout": 90 * SECOND}), crash_limit=1, early=True))
     assert given.options == {"ack": "early", "crashes": 1, "retries": 2, "timeout": "1m30s"}
@@ -77,12 +77,12 @@ def test_options_are_those_that_the_job_carries() -> None:
 
 
 @pytest.mark.parametrize("record", [b"\xff\xfe", b"[]", b'{"args": 7}', b'{"retries": "many"}'])
-def test_a_record_that_nobody_can_read_still_shows_the_rest(record: bytes) -> None:
+def test_an_unreadable_record_still_shows_the_other_fields(record: bytes) -> None:
     info = build_info(row(record))
     assert (info.task, info.state, info.args) == ("shop.send", State.READY, {})
 
 
-def test_wait_and_run_time() -> None:
+def test_wait_time_and_run_time() -> None:
     waiting = build_info(row())
     assert (waiting.wait, waiting.run) == (None, None)
     running = build_info(row(state=State.RUNNING, started=T0 + 2 * SECOND))
@@ -94,8 +94,8 @@ def test_wait_and_run_time() -> None:
 
 
 class TestTimeline:
-    def test_of_a_job_that_failed_and_then_succeeded(self) -> None:
-        """A plain success is no row of its own: it stands in the job."""
+    def test_timeline_of_a_job_that_failed_and_then_succeeded(self) -> None:
+        """A plain success has no row of its own. The job row has it."""
         info = build_info(
             row(
                 state=State.SUCCEEDED, attempt=2, token=9, worker="w2", started=T0 + 8 * SECOND,
@@ -114,7 +114,7 @@ class TestTimeline:
         assert details[1:4] == ["attempt 1 on worker w1", "ValueError: number 1", "attempt 2 on worker w2"]
         assert info.attempts[0].run == timedelta(seconds=2)
 
-    def test_of_a_dead_job_in_its_second_epoch(self) -> None:
+    def test_timeline_of_a_dead_job_in_its_second_epoch(self) -> None:
         info = build_info(
             row(
                 state=State.DEAD, reason=Reason.RETRIES_EXHAUSTED, attempt=1, epoch=2, token=20, worker="w1",
@@ -128,19 +128,19 @@ class TestTimeline:
         assert info.timeline[3].detail == "attempt 1 of epoch 2 on worker w1"
         assert info.timeline[-1].detail == "retries_exhausted"
 
-    def test_of_a_job_that_waits_for_its_next_attempt(self) -> None:
+    def test_timeline_of_a_job_that_waits_for_its_next_attempt(self) -> None:
         info = build_info(
             row(state=State.RETRYING, attempt=1, token=1, worker="w1", started=T0 + SECOND, due=T0 + 9 * SECOND),
             [attempt(1, 1, 3, Outcome.TIMED_OUT)],
         )
         assert [moment.what for moment in info.timeline] == ["enqueued", "started", "timed_out", "due"]
 
-    def test_of_a_job_that_somebody_cancelled(self) -> None:
+    def test_timeline_of_a_job_cancelled_by_a_user(self) -> None:
         cancelled = row(state=State.CANCELLED, reason=Reason.BY_USER, note="not needed", finished=T0 + SECOND)
         assert build_info(cancelled).timeline[-1].detail == "by_user: not needed"
 
 
-def test_a_log_line_has_its_number_and_moment() -> None:
+def test_a_log_line_has_its_number_and_time() -> None:
     entry = build_log_entry(LogLine(T0, "info", "hello", 7))
     assert (entry.n, entry.at, entry.level, entry.text) == (7, START, "info", "hello")
 

@@ -17,7 +17,7 @@ class Refused(Exception):
 
 
 class Server:
-    """Doubles numbers; a negative one is refused, and whoever goes with it; it answers when the test says so."""
+    """Doubles numbers. It refuses a joint call with a negative number, and answers when the test says so."""
 
     def __init__(self) -> None:
         self.heard: list[list[int]] = []
@@ -58,7 +58,7 @@ async def ask(joiner: Joiner[int, int], *numbers: int) -> list[asyncio.Task[int]
     return asked
 
 
-async def test_many_are_shared_out_between_the_flights() -> None:
+async def test_many_calls_are_divided_between_the_flights() -> None:
     """In the order in which they came."""
     server = Server()
     asked = await ask(server.joiner(flights=2), *range(1, 12))
@@ -68,7 +68,7 @@ async def test_many_are_shared_out_between_the_flights() -> None:
     assert server.heard == [[1], [2, 3, 4, 5, 6, 7], [8, 9, 10, 11]]
 
 
-async def test_a_few_are_not_parted() -> None:
+async def test_a_few_calls_go_in_one_flight() -> None:
     server = Server()
     asked = await ask(server.joiner(flights=2), 1, 2, 3, 4, 5)
     server.open.set()
@@ -77,7 +77,7 @@ async def test_a_few_are_not_parted() -> None:
 
 
 async def test_two_flights_do_not_leave_in_one_step_of_the_loop() -> None:
-    """Also when they came back in one: the server would have nothing to do while the callers make their next calls."""
+    """Also when both came back in one step: the server would be idle while the callers make their next calls."""
     left: list[int] = []
     step, gate = 0, asyncio.Event()
 
@@ -107,7 +107,7 @@ async def test_two_flights_do_not_leave_in_one_step_of_the_loop() -> None:
     assert len(left) == len(set(left))
 
 
-async def test_the_first_goes_at_once_and_the_others_go_together() -> None:
+async def test_the_first_call_goes_at_once_and_the_others_go_together() -> None:
     server = Server()
     asked = await ask(server.joiner(), 1, 2, 3, 4)
     assert server.heard == [[1]]
@@ -116,7 +116,7 @@ async def test_the_first_goes_at_once_and_the_others_go_together() -> None:
     assert server.heard == [[1], [2, 3, 4]]
 
 
-async def test_no_more_go_together_than_fit() -> None:
+async def test_a_flight_has_a_maximum_of_calls() -> None:
     server = Server()
     asked = await ask(server.joiner(most=2), 1, 2, 3, 4)
     server.open.set()
@@ -124,7 +124,7 @@ async def test_no_more_go_together_than_fit() -> None:
     assert server.heard == [[1], [2, 3], [4]]
 
 
-async def test_one_that_is_refused_fails_alone() -> None:
+async def test_a_refused_call_fails_alone() -> None:
     server = Server()
     asked = await ask(server.joiner(), 1, 2, -3, 4)
     server.open.set()
@@ -133,7 +133,7 @@ async def test_one_that_is_refused_fails_alone() -> None:
     assert server.heard == [[1], [2, -3, 4], [2], [-3], [4]]
 
 
-async def test_an_unknown_outcome_is_told_to_all_and_nothing_is_repeated() -> None:
+async def test_an_unknown_outcome_reaches_all_callers_and_nothing_is_repeated() -> None:
     server = Server()
     asked = await ask(server.joiner(), 1, 13, 4)
     server.open.set()
@@ -143,7 +143,7 @@ async def test_an_unknown_outcome_is_told_to_all_and_nothing_is_repeated() -> No
     assert server.heard == [[1], [13, 4]]
 
 
-async def test_who_leaves_does_not_stop_the_others() -> None:
+async def test_a_cancelled_caller_does_not_stop_the_others() -> None:
     server = Server()
     asked = await ask(server.joiner(), 1, 2, 3)
     asked[0].cancel()
@@ -157,7 +157,7 @@ async def test_who_leaves_does_not_stop_the_others() -> None:
     assert await asked[2] == 6
 
 
-async def test_a_call_that_was_given_up_before_it_went_is_not_made() -> None:
+async def test_a_call_cancelled_before_it_left_is_not_made() -> None:
     server = Server()
     asked = await ask(server.joiner(), 1, 2, 3)
     asked[1].cancel()
@@ -166,7 +166,7 @@ async def test_a_call_that_was_given_up_before_it_went_is_not_made() -> None:
     assert server.heard == [[1], [3]]
 
 
-async def test_a_joint_call_for_which_nobody_waits_any_more_is_given_up() -> None:
+async def test_a_joint_call_is_cancelled_when_all_its_callers_are_cancelled() -> None:
     server = Server()
     asked = await ask(server.joiner(flights=2), 1, 2, 3)
     assert server.heard == [[1], [2, 3]]

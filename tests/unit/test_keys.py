@@ -56,12 +56,12 @@ class TestText:
         said = {subprocess.check_output([sys.executable, "-c", program]) for _ in range(3)}
         assert len(said) == 1
 
-    def test_task_and_key_cannot_be_mixed_up(self) -> None:
+    def test_task_and_key_are_separated_in_the_hash(self) -> None:
         first = app.task(name="x.a")(other.fn).options(key="bc").s("may")
         second = app.task(name="x.ab")(other.fn).options(key="c").s("may")
         assert hash_of(first) != hash_of(second)
 
-    def test_a_key_of_text_is_no_key_of_arguments(self) -> None:
+    def test_a_text_key_differs_from_a_key_of_arguments(self) -> None:
         assert hash_of(other.s("may").options(key='{"month":"may"}')) != hash_of(
             other.s("may").options(key=Key.arguments())
         )
@@ -77,10 +77,10 @@ class TestArguments:
             lambda: report.s("may", rate=1),
         ],
     )
-    def test_position_name_and_default_spell_the_same_call(self, spelt: Callable[[], Any]) -> None:
+    def test_position_name_and_default_make_the_same_key(self, spelt: Callable[[], Any]) -> None:
         assert hash_of(spelt().options(key=Key.arguments())) == hash_of(report.s("may").options(key=Key.arguments()))
 
-    def test_every_argument_counts_if_none_is_named(self) -> None:
+    def test_every_argument_counts_if_no_argument_is_named(self) -> None:
         calls = [
             report.s("may"),
             report.s("june"),
@@ -90,7 +90,7 @@ class TestArguments:
         ]
         assert len({hash_of(call.options(key=Key.arguments())) for call in calls}) == len(calls)
 
-    def test_only_the_named_ones_count(self) -> None:
+    def test_only_the_named_arguments_count(self) -> None:
         by_month = Key.arguments("month")
         assert hash_of(report.s("may", 1).options(key=by_month)) == hash_of(report.s("may", 9).options(key=by_month))
         assert hash_of(report.s("may").options(key=by_month)) != hash_of(report.s("june").options(key=by_month))
@@ -99,7 +99,7 @@ class TestArguments:
         one, two = Key.arguments("month", "copies"), Key.arguments("copies", "month")
         assert hash_of(report.s("may").options(key=one)) == hash_of(report.s("may").options(key=two))
 
-    def test_values_of_different_arguments_are_not_mixed_up(self) -> None:
+    def test_values_of_different_arguments_are_separated_in_the_hash(self) -> None:
         @app.task(name="two")
         def two(a: str, b: str) -> None: ...
 
@@ -114,7 +114,7 @@ class TestArguments:
         one, two = mapped.s({"a": 1, "b": {"c": 1, "d": 2}}), mapped.s({"b": {"d": 2, "c": 1}, "a": 1})
         assert hash_of(one.options(key=Key.arguments())) == hash_of(two.options(key=Key.arguments()))
 
-    def test_the_rest_of_the_arguments_counts_too(self) -> None:
+    def test_star_arguments_count_too(self) -> None:
         @app.task(name="rest")
         def rest(a: int, *more: int, **named: int) -> None: ...
 
@@ -136,16 +136,18 @@ class TestArguments:
             (lambda app: app.call("elsewhere", b=1), Key.arguments("a")),
         ],
     )
-    def test_what_only_the_signature_could_tell_is_refused(self, call: Callable[[Mainspring], Any], key: Key) -> None:
+    def test_a_key_that_needs_the_signature_is_refused_for_an_unknown_task(
+        self, call: Callable[[Mainspring], Any], key: Key
+    ) -> None:
         with pytest.raises(InvalidOption, match=r"(?s)task 'elsewhere': key=.*needs to know.*\n  .*by keyword"):
             hash_of(call(app).options(key=key))
 
-    def test_a_name_that_the_task_does_not_have_is_refused_at_enqueue(self) -> None:
+    def test_a_named_argument_that_the_task_lacks_is_refused_at_enqueue(self) -> None:
         with pytest.raises(InvalidOption, match=r"task 'shop.report': key=.*'mnth', which is not an argument.*'month'"):
             hash_of(report.s("may").options(key=Key.arguments("mnth")))
 
     @pytest.mark.parametrize("name", ["usr", "ctx", "db", "more"])
-    def test_and_at_the_declaration(self, name: str) -> None:
+    def test_a_named_argument_that_the_task_lacks_is_refused_at_declaration(self, name: str) -> None:
         from mainspring import Context, Depends
 
         def get_db() -> int:
@@ -158,13 +160,13 @@ class TestArguments:
 
 
 class TestShown:
-    def test_people_read_the_key_itself(self) -> None:
+    def test_a_text_key_is_shown_as_its_text(self) -> None:
         assert said(report.s("may").options(key="report-may")) == "report-may"
 
-    def test_or_the_arguments_that_it_is_made_of(self) -> None:
+    def test_a_key_of_arguments_is_shown_as_its_arguments(self) -> None:
         assert said(report.s("may").options(key=Key.arguments("month", "copies"))) == "copies=1, month='may'"
 
-    def test_but_no_hidden_ones(self) -> None:
+    def test_hidden_arguments_of_a_key_are_not_shown(self) -> None:
         @app.task(name="login", sensitive=["password"], key=Key.arguments())
         def login(user: str, password: str) -> None: ...
 
@@ -191,15 +193,15 @@ class TestPolicy:
             hash_of(report.s("may").options(key="k")), 0, "return"
         )
 
-    def test_the_key_of_a_job_goes_before_the_tasks_and_none_switches_it_off(self) -> None:
+    def test_the_key_of_a_job_overrides_that_of_the_task_and_none_disables_it(self) -> None:
         keyed = app.task(name="keyed", key="of the task")(other.fn)
         assert said(keyed.s("may")) == "of the task"
         assert said(keyed.s("may").options(key="of the job")) == "of the job"
         new = keyed.s("may").options(key=None).new_job()
         assert new.unique is None
 
-    def test_each_mode_has_keys_of_its_own(self) -> None:
-        """Nobody can meet a job that goes by other rules than its own."""
+    def test_each_mode_has_its_own_keys(self) -> None:
+        """A call never meets a job with another mode."""
         keys = [Key("k"), Key("k", keep="1h"), Key("k", mode="keep_last")]
         keys += [Key("k", mode=mode, window="1s") for mode in BOTH]
         assert len({hash_of(report.s("may").options(key=key)) for key in keys}) == len(keys)
@@ -207,7 +209,7 @@ class TestPolicy:
             report.s("may").options(key=Key("k", keep="1h"))
         )
 
-    def test_what_a_kept_key_is_compared_by_is_every_argument(self) -> None:
+    def test_calls_with_a_kept_key_are_compared_by_every_argument(self) -> None:
         for key in (Key("k", keep="1h"), Key.arguments("month", keep="1h")):
             calls = [report.s("may"), report.s("may", 1), report.s(month="may", copies=1)]
             same = {unique(call.options(key=key)).print for call in calls}
@@ -215,14 +217,14 @@ class TestPolicy:
             assert unique(report.s("may", 2).options(key=key)).print not in same
         assert unique(report.s("may").options(key=Key("k", window="1h"))).print == b""
 
-    def test_a_task_that_is_not_known_here_has_no_kept_keys(self) -> None:
-        """Its defaults are not known: equal calls would be taken for others."""
+    def test_an_unknown_task_cannot_have_a_kept_key(self) -> None:
+        """Its defaults are not known, so equal calls could look different."""
         for key in (Key("k", keep="1h"), Key.arguments("a", keep="1h")):
             with pytest.raises(InvalidOption, match="needs to know the task's parameters"):
                 hash_of(app.call("elsewhere", a=1).options(key=key))
 
     @pytest.mark.parametrize("mode", BOTH)
-    def test_who_asks_for_another_moment_is_told(self, mode: Literal["debounce", "throttle"]) -> None:
+    def test_a_delay_with_debounce_or_throttle_is_refused(self, mode: Literal["debounce", "throttle"]) -> None:
         key = Key("k", mode=mode, window="1s")
         for options in ({"delay": "5s"}, {"run_at": datetime(2030, 1, 1, tzinfo=UTC)}):
             (name,) = options
@@ -259,11 +261,11 @@ class TestPolicy:
             lambda: Key("k", keep="1h", on_conflict="replace"),
         ],
     )
-    def test_what_is_wrong_with_a_key_is_said_when_it_is_made(self, make: Callable[[], Key]) -> None:
+    def test_a_bad_key_is_refused_when_it_is_made(self, make: Callable[[], Key]) -> None:
         with pytest.raises(InvalidOption):
             make()
 
-    def test_what_to_do_instead_is_said_too(self) -> None:
+    def test_the_error_of_a_bad_key_names_the_fix(self) -> None:
         with pytest.raises(InvalidOption, match=r"(?s)Key: window.*must be given with mode='debounce'.*window=\"10s\""):
             Key("k", mode="debounce")
         with pytest.raises(
@@ -271,7 +273,7 @@ class TestPolicy:
         ):
             Key("k", mode="throttle", window="1s", on_conflict="return")
 
-    def test_keys_are_compared_by_what_they_say(self) -> None:
+    def test_keys_are_equal_by_their_options(self) -> None:
         assert Key("a", window="60s") == Key("a", window=60)
         assert Key("a") != Key("a", on_conflict="error")
         assert len({Key("a"), Key("a"), Key.arguments("a")}) == 2

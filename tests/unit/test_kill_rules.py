@@ -1,4 +1,4 @@
-"""Fence and decide_kill: when a worker must end, and who is to blame."""
+"""Fence and decide_kill: when a worker must end, and which job is charged."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TestFence:
         assert not fencing.must_kill(100.0, 101.0, [job(flags=EARLY)])
 
 
-class TestJudge:
+class TestDecideKill:
     def test_a_healthy_worker_is_not_killed(self) -> None:
         assert decide_kill(look(job(deadline=NOW + 1), job(2, flags=STRICT))) is None
 
@@ -120,10 +120,10 @@ class TestBlame:
     def test_a_worker_that_died_by_itself_is_a_crash(self) -> None:
         assert blame.decide_blame(None, [job()], NOW, orderly=False) == (Outcome.CRASHED, [])
 
-    def test_an_orderly_exit_blames_nobody(self) -> None:
+    def test_an_orderly_exit_charges_no_job(self) -> None:
         assert blame.decide_blame(None, [job()], NOW, orderly=True) == (Outcome.INTERRUPTED, [])
 
-    def test_only_the_late_one_is_charged(self) -> None:
+    def test_only_the_job_past_its_limit_is_charged(self) -> None:
         late = job(1, deadline=NOW - 9)
         cause, (ack,) = blame.decide_blame(KillDecision(KillCause.OVERDUE, (late,)), [late, job(2)], NOW, orderly=False)
         assert cause is Outcome.INTERRUPTED
@@ -133,7 +133,7 @@ class TestBlame:
         assert b"HardTimeout" in (ack.error or b"")
         assert b"91 s" in (ack.error or b"")
 
-    def test_without_a_retry_left_it_is_dead(self) -> None:
+    def test_a_job_past_its_limit_without_a_retry_left_is_dead(self) -> None:
         late = job(1, deadline=NOW - 9, retry_in=-1)
         _, (ack,) = blame.decide_blame(KillDecision(KillCause.OVERDUE, (late,)), [late], NOW, orderly=False)
         assert (ack.to, ack.reason) == (State.DEAD, Reason.TIMED_OUT)

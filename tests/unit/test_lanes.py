@@ -39,16 +39,18 @@ BASES = st.builds(
 
 @settings(deadline=None)
 @given(BASES, BASES)
-def test_no_base_lane_lies_among_the_lanes_beside_another(one: str, other: str) -> None:
-    """A store finds the lanes beside a base lane in the range of names from it to it with @ behind."""
+def test_no_base_lane_is_in_the_range_of_another_base_lane(one: str, other: str) -> None:
+    """A store finds the lanes beside a base lane in the range of names from the base lane to the base lane followed
+    by @.
+    """
     assume(one != other)
     assert not one.encode() <= other.encode() < one.encode() + b"@"
 
 
 @settings(deadline=None)
 @given(st.sampled_from(["async", "thread"]), TERMS, TERMS)
-def test_no_terms_hide_among_others(kind: str, one: list[str], more: list[str]) -> None:
-    """The same for one queue and terms that begin alike, which chance seldom makes."""
+def test_no_terms_are_in_the_range_of_other_terms(kind: str, one: list[str], more: list[str]) -> None:
+    """The same for one queue and terms with a common prefix, which random tests seldom produce."""
     first, second = base_lane("q", on_terms(kind, one)), base_lane("q", on_terms(kind, one + more))
     assume(first != second)
     for left, right in ((first, second), (second, first)):
@@ -57,7 +59,7 @@ def test_no_terms_hide_among_others(kind: str, one: list[str], more: list[str]) 
 
 @settings(deadline=None)
 @given(BASES, st.text(min_size=1, max_size=6))
-def test_every_lane_beside_a_base_lane_is_in_its_range_and_tells_it(base: str, name: str) -> None:
+def test_every_lane_beside_a_base_lane_is_in_its_range_and_names_it(base: str, name: str) -> None:
     for lane in (
         suspect_lane(base), parked_lane(base, name), parked_lane(suspect_lane(base), name),
         limited_lane(base, [Bucket(name)]), limited_lane(base, [Bucket("gate"), Bucket("keyed", name)]),
@@ -68,14 +70,14 @@ def test_every_lane_beside_a_base_lane_is_in_its_range_and_tells_it(base: str, n
 
 @settings(deadline=None)
 @given(QUEUES, TERMS)
-def test_terms_can_be_read_off_again(queue: str, terms: list[str]) -> None:
+def test_terms_can_be_parsed_from_a_lane(queue: str, terms: list[str]) -> None:
     lane = suspect_lane(base_lane(queue, on_terms("async", terms)))
     assert terms_of(lane) == tuple(sorted(set(terms)))
 
 
 @settings(deadline=None)
 @given(st.text(max_size=200), st.text(max_size=200))
-def test_texts_stay_apart_and_short(one: str, other: str) -> None:
+def test_texts_in_lane_names_stay_distinct_and_short(one: str, other: str) -> None:
     assert (quoted(one) == quoted(other)) is (one == other)
     assert len(quoted(one)) <= 100
     assert quoted(one).isascii()
@@ -84,7 +86,7 @@ def test_texts_stay_apart_and_short(one: str, other: str) -> None:
 
 @settings(deadline=None)
 @given(BASES, st.text(max_size=8), st.floats(0.001, 1e6), st.sampled_from([[], [Bucket("gate")], [Bucket("a", "b")]]))
-def test_a_fair_lane_tells_its_weight_and_whether_it_is_limited(
+def test_a_fair_lane_names_its_weight_and_whether_it_is_limited(
     base: str, key: str, weight: float, buckets: list[Bucket]
 ) -> None:
     lane = fair_lane(base, buckets, FairKey(key, weight))
@@ -110,6 +112,6 @@ def test_other_lanes_are_not_fair() -> None:
     st.lists(st.builds(Bucket, st.text("ab:./-", min_size=1), st.text("a=,#!?~") | st.just("")), max_size=3),
     st.sampled_from(["", "!", "?shop#a,b=c", "!?shop.send"]),
 )
-def test_the_limits_can_be_read_off(base: str, buckets: list[Bucket], marks: str) -> None:
+def test_the_limits_can_be_parsed_from_a_lane(base: str, buckets: list[Bucket], marks: str) -> None:
     lane = (limited_lane(base, buckets) if buckets else base) + marks
     assert limits_in(lane) == {limit_label(bucket.limit) for bucket in buckets}

@@ -30,14 +30,14 @@ def of_user(user: dict[str, Any], **_: Any) -> str:
 
 
 class TestNames:
-    def test_a_limit_is_called_after_its_owner_and_its_kind(self) -> None:
+    def test_a_limit_is_named_after_its_owner_and_its_kind(self) -> None:
         names = [each.limit.name for each in bind("t", [Concurrency(1), Rate(5, "1m", by="a.b")], "task")]
         assert names == ["t:at-once", "t:per-1m/a.b"]
 
-    def test_its_size_is_no_part_of_the_name(self) -> None:
+    def test_the_size_is_not_in_the_name_of_a_limit(self) -> None:
         assert Concurrency(1).limit("t").name == Concurrency(9).limit("t").name
 
-    def test_what_the_store_is_told(self) -> None:
+    def test_the_limit_record_of_a_rate(self) -> None:
         assert Rate(100, per="1s").limit("t") == Limit(name="t:per-1s", kind="rate", size=100, per=1_000_000)
         smooth = Rate(100, per="1s", window="gcra", burst=5).limit("t")
         assert (smooth.kind, smooth.burst) == ("smooth", 5)
@@ -51,7 +51,7 @@ class TestNames:
 
 
 class TestBuckets:
-    def test_gates_and_keys(self, app: Mainspring) -> None:
+    def test_buckets_of_unkeyed_and_keyed_limits(self, app: Mainspring) -> None:
         @app.task(name="t.keys", limit=[Concurrency(5, by="tenant"), Rate(9, per="1s", cost="n"), Concurrency(7)])
         def keys(tenant: int, n: int = 2) -> None: ...
 
@@ -63,28 +63,28 @@ class TestBuckets:
         assert keys.s(7).limits == keys.limits
 
     @pytest.mark.parametrize("by", ["user.id", of_user])
-    def test_paths_and_functions(self, app: Mainspring, by: Any) -> None:
+    def test_by_is_a_path_or_a_function(self, app: Mainspring, by: Any) -> None:
         @app.task(name="t.paths", limit=Concurrency(5, by=by))
         def paths(user: dict[str, Any], other: int = 0) -> None: ...
 
         (bucket,) = made(paths.s({"id": "it's 7"})).buckets
         assert bucket.key == "it's 7"
 
-    def test_an_empty_text_is_a_key(self, app: Mainspring) -> None:
+    def test_an_empty_text_is_a_valid_key(self, app: Mainspring) -> None:
         @app.task(name="t.empty", limit=Concurrency(5, by="who"))
         def empty(who: str | None) -> None: ...
 
         keys = [made(empty.s(who)).buckets[0].key for who in ("", None, "null")]
         assert all(keys)
 
-    def test_a_plain_task_names_none(self, app: Mainspring) -> None:
+    def test_a_task_without_limits_has_no_buckets(self, app: Mainspring) -> None:
         @app.task(name="t.plain")
         def plain() -> None: ...
 
         assert made(plain.s()).buckets == ()
         assert plain.s().limits == ()
 
-    def test_lanes_are_told_apart(self) -> None:
+    def test_different_buckets_make_different_lanes(self) -> None:
         lanes = {
             limited_lane("q/any", buckets)
             for buckets in (
@@ -107,50 +107,50 @@ def _refused(app: Mainspring, **given: Any) -> InvalidOption:
 
 class TestRefused:
     @pytest.mark.parametrize("n", [0, -1, 1.5, "5", True, None])
-    def test_numbers(self, n: Any) -> None:
+    def test_bad_sizes_are_refused(self, n: Any) -> None:
         with pytest.raises(InvalidOption, match="whole number from 1"):
             Concurrency(n)
         with pytest.raises(InvalidOption, match="whole number from 1"):
             Rate(n, per="1s")
 
     @pytest.mark.parametrize("per", [0, "0s", "soon", None])
-    def test_windows(self, per: Any) -> None:
+    def test_bad_windows_are_refused(self, per: Any) -> None:
         with pytest.raises(InvalidOption):
             Rate(1, per=per)
 
-    def test_a_burst_of_a_sliding_window(self) -> None:
+    def test_a_burst_with_a_sliding_window_is_refused(self) -> None:
         with pytest.raises(InvalidOption, match="gcra"):
             Rate(1, per="1s", burst=2)
         with pytest.raises(InvalidOption, match="sliding"):
             Rate(1, per="1s", window="fixed")  # type: ignore[arg-type]  # what is refused
 
     @pytest.mark.parametrize("by", ["", "a b", 7, "a..b"])
-    def test_what_no_argument_can_be_called(self, by: Any) -> None:
+    def test_a_bad_by_or_cost_is_refused(self, by: Any) -> None:
         with pytest.raises(InvalidOption, match="neither"):
             Concurrency(1, by=by)
         with pytest.raises(InvalidOption, match="neither"):
             Rate(1, per="1s", cost=by if by != 7 else 0)
 
-    def test_an_argument_that_is_not_there(self, app: Mainspring) -> None:
+    def test_an_argument_that_the_task_lacks_is_refused(self, app: Mainspring) -> None:
         error = _refused(app, limit=Concurrency(1, by="tenant"))
         assert "'tenant', which is not an argument" in str(error)
         assert "tenant_id" in str(error)
         assert "which is not an argument" in str(_refused(app, limit=Rate(1, per="1s", cost="m")))
 
-    def test_the_same_twice(self, app: Mainspring) -> None:
+    def test_the_same_limit_twice_is_refused(self, app: Mainspring) -> None:
         assert "declared twice" in str(_refused(app, limit=[Concurrency(1), Concurrency(2)]))
 
     @pytest.mark.parametrize("limit", [5, "5", [5], {}])
-    def test_what_is_no_limit(self, app: Mainspring, limit: Any) -> None:
+    def test_values_that_are_not_a_limit_are_refused(self, app: Mainspring, limit: Any) -> None:
         assert "is not a limit" in str(_refused(app, limit=limit))
 
-    def test_a_follow_up_with_limits(self, app: Mainspring) -> None:
+    def test_a_follow_up_with_limits_is_refused(self, app: Mainspring) -> None:
         @app.task(name="t.after", limit=Concurrency(1))
         def after(job: str) -> None: ...
 
         assert "cannot have limit=" in str(_refused(app, on_dead=after))
 
-    def test_told_at_enqueue(self, app: Mainspring) -> None:
+    def test_a_key_that_cannot_be_read_is_refused_at_enqueue(self, app: Mainspring) -> None:
         def breaks(**_: Any) -> str:
             raise KeyError("nobody")
 
@@ -173,7 +173,7 @@ class TestRefused:
             made(nowhere.s({"name": 1}))
 
     @pytest.mark.parametrize("cost", [0, -1, "much", 11])
-    def test_a_cost_that_cannot_be(self, app: Mainspring, cost: Any) -> None:
+    def test_a_bad_cost_is_refused_at_enqueue(self, app: Mainspring, cost: Any) -> None:
         @app.task(name="t.cost", limit=Rate(10, per="1s", cost="cost"))
         def costly(cost: Any) -> None: ...
 

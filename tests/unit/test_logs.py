@@ -75,15 +75,15 @@ class TestJson:
         [object(), {1: {2: 3}}, [{"a"}], float("nan"), 10**30, "\ud800", b"x", Path("/x"), {"a": [None, True]}, int],
         ids=lambda value: type(value).__name__,
     )
-    def test_whatever_is_logged_can_be_written(self, value: Any) -> None:
+    def test_any_value_can_be_logged(self, value: Any) -> None:
         assert "value" in as_json(record("x %s", value, value=value))
 
-    def test_what_holds_itself_can_be_written(self) -> None:
+    def test_a_value_that_contains_itself_can_be_logged(self) -> None:
         loop: list[Any] = []
         loop.append(loop)
         assert "loop" in as_json(record("x", loop=loop))
 
-    def test_arguments_that_do_not_fit_are_told(self) -> None:
+    def test_arguments_that_do_not_fit_the_message_are_reported(self) -> None:
         assert "do not fit" in as_json(record("%d things", "no"))["message"]
 
     def test_no_control_character_gets_through(self) -> None:
@@ -93,18 +93,18 @@ class TestJson:
 
 
 class TestPretty:
-    def test_a_line_says_when_what_and_whose(self) -> None:
+    def test_a_line_has_time_message_and_job(self) -> None:
         line = PrettyFormatter().format(record("sent", **JOB, rows=7))
         assert line.endswith(" shop: [shop.send 0198#2] sent rows=7")
         assert " INFO " in line
 
-    def test_no_line_can_be_forged_and_no_terminal_commanded(self) -> None:
+    def test_no_line_can_be_forged_and_no_escape_sequence_is_written(self) -> None:
         made = record("a\n12:00:00 ERROR forged\r\x1b[2J\x9b31m\u202e", note="x\ny")
         line = PrettyFormatter(colour=True).format(made)
         assert "\n" not in line
         assert "\\n12:00:00 ERROR forged\\r\\x1b[2J\\x9b31m\\u202e note=x\\ny" in line
 
-    def test_a_traceback_is_set_in_and_escaped(self) -> None:
+    def test_a_traceback_is_indented_and_escaped(self) -> None:
         line = PrettyFormatter().format(record("failed", error=raised(ValueError("bad\n12:00 forged \x1b[2J"))))
         head, *rest = line.split("\n")
         assert head.endswith("failed")
@@ -112,12 +112,12 @@ class TestPretty:
         assert all(each.startswith("    ") for each in rest)
         assert "\x1b" not in line
 
-    def test_colour_is_for_terminals(self) -> None:
+    def test_colour_is_used_on_terminals_only(self) -> None:
         made = logging.LogRecord("shop", logging.ERROR, __file__, 1, "x", (), None)
         assert "\x1b[31mERROR" in PrettyFormatter(colour=True).format(made)
         assert "\x1b" not in PrettyFormatter().format(made)
 
-    def test_escape_leaves_text_alone(self) -> None:
+    def test_escape_leaves_plain_text_unchanged(self) -> None:
         assert escape("plain é 漢 text\t") == "plain é 漢 text\\t"
 
 
@@ -138,13 +138,13 @@ class TestSecrets:
             lambda c: record("x", note=f"Authorization: Bearer {c}"),
         ],
     )
-    def test_no_line_shows_them(self, made: logging.Formatter, write: Callable[[str], logging.LogRecord]) -> None:
+    def test_no_line_shows_a_secret(self, made: logging.Formatter, write: Callable[[str], logging.LogRecord]) -> None:
         line = made.format(write(self.CANARY))
         assert self.CANARY not in line
         assert "***" in line
 
     @pytest.mark.parametrize("made", [JsonFormatter(), PrettyFormatter()], ids=["json", "pretty"])
-    def test_a_known_value_is_hidden_wherever_it_stands(self, made: logging.Formatter) -> None:
+    def test_a_known_secret_value_is_hidden_anywhere_in_a_line(self, made: logging.Formatter) -> None:
         remember("known-canary-81")
         error = raised(RuntimeError("about known-canary-81"))
         line = made.format(record("the known-canary-81", note=["known-canary-81"], error=error))
@@ -168,7 +168,7 @@ def fresh() -> Iterator[logging.Logger]:
 
 
 class TestConfigure:
-    def test_a_program_that_logs_by_itself_is_left_alone(self) -> None:
+    def test_a_program_with_its_own_handlers_is_left_alone(self) -> None:
         with fresh() as root:
             own = logging.NullHandler()
             root.addHandler(own)
@@ -176,20 +176,20 @@ class TestConfigure:
             assert root.handlers == [own]
             assert root.level == logging.WARNING
 
-    def test_a_format_that_cannot_take_effect_is_told(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_format_without_effect_is_reported(self, capsys: pytest.CaptureFixture[str]) -> None:
         with fresh() as root:
             root.addHandler(logging.StreamHandler(sys.stderr))
             logs.configure(LogSettings(format="json"), worker=True)
             assert "log_format=json has no effect" in capsys.readouterr().err
 
-    def test_a_file_is_written_in_any_case(self, tmp_path: Path) -> None:
+    def test_a_log_file_is_written_also_with_handlers_of_the_program(self, tmp_path: Path) -> None:
         with fresh() as root:
             root.addHandler(logging.NullHandler())
             logs.configure(LogSettings(file=str(tmp_path / "x.log"), format="pretty"), worker=True)
             logging.getLogger("lib").warning("hello")
             assert (tmp_path / "x.log").read_text().endswith("lib: hello\n")
 
-    def test_in_a_worker_it_is_the_whole_program_at_the_level(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_in_a_worker_the_level_applies_to_the_whole_program(self, capsys: pytest.CaptureFixture[str]) -> None:
         with fresh():
             logs.configure(LogSettings(level="info", file="stdout"), worker=True)
             logging.getLogger("lib").info("yes")
@@ -200,14 +200,14 @@ class TestConfigure:
             logging.getLogger("lib").warning("not now")
             assert capsys.readouterr().out == ""
 
-    def test_elsewhere_only_our_own(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_outside_a_worker_only_our_own_loggers_are_configured(self, capsys: pytest.CaptureFixture[str]) -> None:
         with fresh():
             logs.configure(LogSettings(level="debug", file="stdout"))
             logging.getLogger("lib").error("no")
             logging.getLogger("mainspring.x").debug("yes")
             assert [json.loads(line)["message"] for line in capsys.readouterr().out.splitlines()] == ["yes"]
 
-    def test_the_last_settings_count_and_nothing_is_said_twice(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_the_last_settings_apply_and_no_line_is_written_twice(self, capsys: pytest.CaptureFixture[str]) -> None:
         with fresh():
             for _ in range(2):
                 logs.configure(LogSettings(file="stdout"))
@@ -231,8 +231,8 @@ class TestConfigure:
 
 
 class TestFields:
-    def test_every_record_has_them_and_whoever_logs_goes_first(self, caplog: pytest.LogCaptureFixture) -> None:
-        """An ``extra`` of the same name is no error: it is the user's word for the line."""
+    def test_every_record_has_the_fields_and_an_extra_overrides_them(self, caplog: pytest.LogCaptureFixture) -> None:
+        """An ``extra`` of the same name is no error: the value of the caller is used."""
         logs.carry_fields()
         logs.carry_fields()
         with caplog.at_level(logging.INFO):

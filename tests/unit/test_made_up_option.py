@@ -42,7 +42,7 @@ def body_of(record: bytes) -> JobBody:
     return msgspec.json.decode(record, type=JobBody)
 
 
-def test_it_travels_in_the_record_to_the_worker_and_back_to_the_user(app: Mainspring) -> None:
+def test_a_new_job_option_reaches_the_worker_and_job_info(app: Mainspring) -> None:
     seen: list[Any] = []
 
     @app.task(name="paint")
@@ -60,27 +60,27 @@ def test_it_travels_in_the_record_to_the_worker_and_back_to_the_user(app: Mainsp
     assert sorted(seen, key=len) == [{}, {"colour": "red"}]
 
 
-def test_the_task_keeps_its_value_for_the_worker_and_stays_plain(app: Mainspring) -> None:
+def test_the_task_keeps_the_new_option_and_its_jobs_stay_on_the_fast_path(app: Mainspring) -> None:
     task = cast("Any", app).task(colour="blue", name="paint")(lambda: None)
     assert task.spec().options["colour"] == "blue"
     assert task.target.template is not None
     assert body_of(task.s().new_job().record).options == {}
 
 
-def test_a_schedule_gives_it_to_its_jobs(app: Mainspring) -> None:
+def test_a_schedule_gives_the_new_option_to_its_jobs(app: Mainspring) -> None:
     cast("Any", app).schedule(every="1h", colour="red")(app.task(name="paint")(lambda: None))
     (definition,) = build_code_definitions(app).values()
     assert body_of(definition.job.record).options == {"colour": "red"}
 
 
-def test_its_value_is_checked(app: Mainspring) -> None:
+def test_the_value_of_the_new_option_is_checked(app: Mainspring) -> None:
     task = app.task(name="paint")(lambda: None)
     with pytest.raises(InvalidOption, match="colour"):
         cast("Any", task).options(colour="green")
 
 
 def test_an_option_that_is_built_for_each_job_takes_its_task_off_the_fast_path() -> None:
-    """The fast path asks the table, so it cannot miss an option that it does not know."""
+    """The fast path asks the table, so it cannot miss an unknown option."""
     with added_option(msgspec.structs.replace(COLOUR, carried="built")):
         app = Mainspring("sqlite://")
         plain = app.task(name="plain")(lambda: None)
@@ -105,7 +105,7 @@ def test_every_job_option_changes_the_job(option: Option) -> None:
     assert call.options(**given).new_job(id=id) != call.new_job(id=id)
 
 
-def test_it_is_in_the_reference_and_in_the_typed_dictionary() -> None:
+def test_the_new_option_is_in_the_reference_and_in_the_typed_dictionary() -> None:
     from tools import reference  # not above: it imports the command line, and the script below adds options first
 
     assert "`colour`" not in reference.options_page()
@@ -135,7 +135,7 @@ def paint() -> None: ...
 """
 
 
-def test_it_is_a_flag_of_the_command_line(tmp_path: Path) -> None:
+def test_the_new_option_is_a_flag_of_the_command_line(tmp_path: Path) -> None:
     """In an interpreter of its own: the flags are read from the table when the command line is imported."""
     (tmp_path / "shop.py").write_text(APP)
 

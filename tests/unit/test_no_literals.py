@@ -41,7 +41,7 @@ def place(path: Path, number: int, code: str) -> str:
     return f"{path.relative_to(STORES)}:{number}: {code.strip()}"
 
 
-def test_there_are_texts() -> None:
+def test_there_are_sql_and_lua_texts_to_check() -> None:
     assert {path.parts[len(STORES.parts)] for path in TEXTS} == {"sqlite", "postgres", "redis"}
 
 
@@ -68,7 +68,7 @@ def test_no_threshold_is_a_number(path: Path) -> None:
     assert found == []
 
 
-def test_a_name_is_filled_in_as_a_literal() -> None:
+def test_a_constant_is_filled_in_as_a_literal() -> None:
     assert fill("in ({FINAL}) and n < {PLENTIFUL}") == "in ('succeeded', 'dead', 'cancelled') and n < 100"
     assert fill("{READY} {schema} {t} {rows:4} {} { READY }", {"READY": 4}) == "4 {schema} {t} {rows:4} {} { READY }"
 

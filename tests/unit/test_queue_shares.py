@@ -18,7 +18,7 @@ ROOMS = st.lists(st.integers(0, 40), max_size=60)
 @settings(deadline=None)
 @given(WEIGHTS, ROOMS)
 def test_shares_follow_the_weights_while_all_queues_have_jobs(weights: dict[str, float], rooms: list[int]) -> None:
-    """However the room comes, each is never further from its part than one job for each queue."""
+    """However slots become free, a queue is never further from its share than one job for each queue."""
     shares, got = QueueShares(weights), Counter[str]()
     for n in rooms:
         split = shares.split(n, dict.fromkeys(weights, n))
@@ -31,8 +31,8 @@ def test_shares_follow_the_weights_while_all_queues_have_jobs(weights: dict[str,
 
 @settings(deadline=None)
 @given(WEIGHTS, st.data())
-def test_all_slots_are_given_to_queues_that_can_take_them(weights: dict[str, float], data: st.DataObject) -> None:
-    """Whatever happened before: nothing idles, nobody gets more than it can take, deficits stay small."""
+def test_all_slots_are_given_to_queues_that_can_use_them(weights: dict[str, float], data: st.DataObject) -> None:
+    """After any history: no slot is idle, no queue gets more than it can use, and deficits stay small."""
     shares = QueueShares(weights)
     for _ in range(data.draw(st.integers(1, 30))):
         n = data.draw(st.integers(0, 40))
@@ -51,7 +51,9 @@ def test_all_slots_are_given_to_queues_that_can_take_them(weights: dict[str, flo
 @settings(deadline=None)
 @given(WEIGHTS, st.sampled_from("abcdefgh"))
 def test_every_queue_gets_jobs(weights: dict[str, float], unlucky: str) -> None:
-    """With room for one at a time the lightest queue comes when the weights say so, one job early or late each."""
+    """With one free slot at a time the lightest queue gets its turn when the weights say so, at most one job early or
+    late.
+    """
     weights = {queue: max(1, weight) for queue, weight in weights.items()} | {unlucky: 1}
     shares, waited = QueueShares(weights), 0
     for _ in range(int(2 * sum(weights.values())) + 2 * len(weights)):

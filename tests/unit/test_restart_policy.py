@@ -17,7 +17,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def pauses(seats: RestartPolicy, time: list[float], deaths: int) -> list[float]:
-    """How long the seat waits after each of so many deaths in a row."""
+    """The waits before a restart, after each of this many deaths in a row."""
     seen = []
     for _ in range(deaths):
         seats.record_start(0)
@@ -31,11 +31,11 @@ def test_the_first_death_costs_no_wait_and_deaths_in_a_row_wait_longer(time: lis
     assert pauses(RestartPolicy(1), time, 5) == [0.0, 0.5, 1.0, 2.0, 4.0]
 
 
-def test_the_wait_has_a_cap(time: list[float]) -> None:
+def test_the_wait_before_a_restart_has_a_cap(time: list[float]) -> None:
     assert pauses(RestartPolicy(1), time, 20)[-1] == MAX_PAUSE
 
 
-def test_a_worker_that_lived_a_while_starts_the_count_anew(time: list[float]) -> None:
+def test_a_worker_that_lived_a_while_resets_the_count(time: list[float]) -> None:
     seats = RestartPolicy(1)
     pauses(seats, time, 5)
     seats.record_start(0)
@@ -44,7 +44,7 @@ def test_a_worker_that_lived_a_while_starts_the_count_anew(time: list[float]) ->
     assert seats.list_due(time[0], ()) == [0]
 
 
-def test_an_orderly_end_is_no_death(time: list[float]) -> None:
+def test_an_orderly_end_is_not_counted_as_a_death(time: list[float]) -> None:
     seats = RestartPolicy(1)
     pauses(seats, time, 5)
     seats.record_start(0)
@@ -53,7 +53,7 @@ def test_an_orderly_end_is_no_death(time: list[float]) -> None:
     assert seats.list_due(time[0], ()) == [0]
 
 
-def test_workers_that_end_as_soon_as_they_started_do_not_spin(time: list[float]) -> None:
+def test_workers_that_end_right_after_their_start_are_restarted_with_a_wait(time: list[float]) -> None:
     seats = RestartPolicy(1)
     for _ in range(3):
         seats.record_start(0)

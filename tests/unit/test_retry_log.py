@@ -53,7 +53,7 @@ def parts(outage: Outage, n: int = 6) -> list[RetryLog]:
 
 
 def test_an_outage_is_logged_at_its_begin_every_30_seconds_and_at_its_end(hours: Hours, said: Said) -> None:
-    """However many parts meet it, and however often."""
+    """However many operations fail, and however often."""
     crew = parts(Outage(LOG))
     for _ in range(60):
         for part in crew:
@@ -70,7 +70,7 @@ def test_an_outage_is_logged_at_its_begin_every_30_seconds_and_at_its_end(hours:
 
 
 def test_an_outage_is_over_when_every_failed_operation_has_succeeded(hours: Hours, said: Said) -> None:
-    """The beats alone may work while the turns do not."""
+    """Heartbeats can succeed while turns fail."""
     beats, turns = parts(Outage(LOG), 2)
     beats.record_failure(AWAY)
     turns.record_failure(AWAY)
@@ -83,7 +83,7 @@ def test_an_outage_is_over_when_every_failed_operation_has_succeeded(hours: Hour
 
 
 def test_a_store_that_fails_now_and_then_is_one_outage(hours: Hours, said: Said) -> None:
-    """A failure each half of a second, each mended at once."""
+    """One failure each half second, followed by a success."""
     (part,) = parts(Outage(LOG), 1)
     for _ in range(40):
         part.record_failure(AWAY)

@@ -10,14 +10,14 @@ from mainspring.errors import InvalidOption
 from mainspring.tasks.routing import Routes
 
 
-def test_a_name_beats_a_pattern_beats_the_tasks_own_queue() -> None:
+def test_a_name_beats_a_pattern_and_both_beat_the_queue_of_the_task() -> None:
     routes = Routes({"shop.*": "shop", "shop.send": "mail", "*.send": "sending"})
     assert routes.queue_for("shop.send", "own") == "mail"
     assert routes.queue_for("shop.pay", "own") == "shop"
     assert routes.queue_for("blog.write", "own") == "own"
 
 
-def test_of_two_patterns_the_longer_wins_and_of_equal_ones_the_first() -> None:
+def test_the_longer_of_two_patterns_wins_and_of_equal_ones_the_first() -> None:
     routes = Routes(
         {"shop.*": "shop", "shop.mail.*": "mail", "*.mail.??": "never", "shop.???": "three", "*.mail.*": "also"}
     )
@@ -27,7 +27,7 @@ def test_of_two_patterns_the_longer_wins_and_of_equal_ones_the_first() -> None:
     assert Routes({"*.b": "second", "a.*": "first"}).queue_for("a.b", "own") == "second"
 
 
-def test_patterns_know_the_case_and_whole_names() -> None:
+def test_patterns_match_case_and_whole_names() -> None:
     routes = Routes({"shop.[ps]*": "q"})
     assert {name for name in ("shop.pay", "shop.send") if routes.queue_for(name, "own") == "q"} == {
         "shop.pay",
@@ -36,13 +36,13 @@ def test_patterns_know_the_case_and_whole_names() -> None:
     assert {routes.queue_for(name, "own") for name in ("Shop.pay", "my.shop.pay", "shop.x")} == {"own"}
 
 
-def test_every_queue_that_is_named_is_known() -> None:
+def test_queues_lists_every_queue_of_the_table() -> None:
     assert Routes({"a": "z", "b.*": "y", "c": "z"}).queues == ("y", "z")
     assert not Routes()
     assert Routes({"a": "b"}) == Routes({"a": "b"}) != Routes()
 
 
 @pytest.mark.parametrize("table", [["a"], "a=b", {"": "q"}, {7: "q"}, {"a": "not a queue"}, {"a": None}, {"a": ""}])
-def test_what_is_no_route_is_refused(table: Any) -> None:
+def test_a_bad_route_is_refused(table: Any) -> None:
     with pytest.raises(InvalidOption, match="routes"):
         Routes(table)

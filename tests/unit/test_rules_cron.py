@@ -77,7 +77,7 @@ def after_noon(expression: str, **options: Any) -> str:
         (rules.YEARLY, "2027-01-01 00:00"),
     ],
 )
-def test_what_people_write(expression: str, first: str) -> None:
+def test_common_cron_expressions_are_stored_in_normal_form(expression: str, first: str) -> None:
     assert after_noon(expression) == first
 
 
@@ -131,15 +131,15 @@ def test_what_people_write(expression: str, first: str) -> None:
         (5, "must be text"),
     ],
 )
-def test_what_is_refused_is_refused_with_the_fix(expression: Any, said: str) -> None:
-    """At declaration, and the option is named."""
+def test_bad_cron_expressions_are_refused_with_the_fix(expression: Any, said: str) -> None:
+    """At declaration, and the error names the option."""
     with pytest.raises(InvalidOption, match=r"^cron=") as caught:
         make_rule(cron=expression)
     assert said in str(caught.value)
 
 
-def test_a_time_that_clocks_always_leave_out_is_refused() -> None:
-    """Ticks between 02:00 and 03:00 on the one night of the year that has no such hour."""
+def test_a_time_that_daylight_saving_always_skips_is_refused() -> None:
+    """Every five minutes between 02:00 and 03:00, on the one night of the year that has no such hour."""
     with pytest.raises(InvalidOption, match="never occurs in America/New_York"):
         make_rule(cron="*/5 2 * 3 SUN#2", tz="America/New_York")
     assert make_rule(cron="5 2 * 3 SUN#2", tz="America/New_York").next(NOON)  # a fixed time comes at 03:00
@@ -147,13 +147,13 @@ def test_a_time_that_clocks_always_leave_out_is_refused() -> None:
 
 @settings(deadline=None)
 @given(st.text(alphabet="0123456789*/-,LWH#?@() \tMONFRIJAXmé²", max_size=40))
-def test_any_other_text_is_refused_in_words(expression: str) -> None:
-    """No text makes anything but a rule or an ``InvalidOption``."""
+def test_any_other_text_is_refused_as_an_invalid_option(expression: str) -> None:
+    """Any text gives a rule or an ``InvalidOption``."""
     with contextlib.suppress(InvalidOption):
         assert make_rule(cron=expression, schedule="x").next(NOON) is not None
 
 
-def test_no_more_occurrences_before_the_end_of_the_calendar() -> None:
+def test_a_rule_without_another_occurrence_returns_none() -> None:
     assert Cron("0 0 1 1 *").next(from_datetime(datetime(9999, 6, 1, tzinfo=UTC))) is None
     assert Cron("0 0 1 1 *", "Europe/Kyiv").next(1 << 62) is None
     assert Cron("* * * * * *", "Pacific/Kiritimati").next(-(1 << 62)) == 0
@@ -181,7 +181,7 @@ def test_no_more_occurrences_before_the_end_of_the_calendar() -> None:
     ],
 )
 def test_h_is_the_same_for_ever(expression: str, stored: str) -> None:
-    """Chosen by the name, with nothing left to choose in what is stored. These values must never change."""
+    """The name of the schedule decides, and the stored rule has no H left. These values must never change."""
     assert make_rule(cron=expression, schedule="report") == Cron(stored)
 
 
@@ -241,13 +241,13 @@ def test_an_unknown_zone_is_refused(zone: Any, said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_a_zone_may_be_given_as_an_object() -> None:
+def test_a_zone_can_be_given_as_an_object() -> None:
     assert make_rule(cron="@daily", tz=zoneinfo.ZoneInfo("Europe/Kyiv")) == Cron("0 0 * * *", "Europe/Kyiv")
     assert make_rule(cron="@daily", tz=UTC) == make_rule(cron="@daily") == Cron("0 0 * * *", "UTC")
 
 
-def test_without_a_time_zone_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    """UTC works; other zones say what to install."""
+def test_without_a_time_zone_database_only_utc_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other zones raise an error that names the package to install."""
     before = zoneinfo.TZPATH
     zones._load.cache_clear()
     zoneinfo.reset_tzpath(to=())
@@ -265,7 +265,7 @@ def _missing(*_: object) -> None:
     raise ModuleNotFoundError
 
 
-def test_every_macro_is_what_its_constant_says() -> None:
+def test_every_macro_equals_its_constant() -> None:
     assert {name: make_rule(cron=name) for name in MACROS} == {
         name: make_rule(cron=text) for name, text in MACROS.items()
     }

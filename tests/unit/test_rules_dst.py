@@ -92,7 +92,7 @@ CASES = [
 
 
 def on_the_day(expression: str, zone: str, day: str) -> list[str]:
-    """The occurrences of a local day, as the wall shows them; ' stands after what is shown for the second time."""
+    """The occurrences of a local day as wall-clock times; ' marks a time that the clock shows for the second time."""
     start = from_datetime(datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC) - timedelta(days=2))
     walk = Cron.of(expression, tz=zone).walk(start)
     found = takewhile(lambda moment: moment < start + 5 * 86_400_000_000, walk)
@@ -107,7 +107,9 @@ def shown(moment: datetime) -> str:
 @pytest.mark.row("S4")
 @pytest.mark.parametrize(("expression", "zone", "day", "runs"), CASES)
 def test_a_change_of_clocks(expression: str, zone: str, day: str, runs: str) -> None:
-    """Fixed times once a day: after a gap at once, in a fold the first time. Ticks whenever the wall shows them."""
+    """A fixed time comes once a day: right after a gap, and at the first of two equal times. Repeated times come
+    whenever the wall clock shows them.
+    """
     assert on_the_day(expression, zone, day) == runs.split()
 
 
@@ -116,21 +118,20 @@ ROWS = re.findall(r"^\| `([^`]+)` \| (\S+/\S+) \| (\d{4}-\d\d-\d\d) \| ([^|]+) \
 
 @pytest.mark.row("S4")
 @pytest.mark.parametrize(("expression", "zone", "day", "runs"), ROWS)
-def test_the_table_of_the_guide(expression: str, zone: str, day: str, runs: str) -> None:
-    """What is documented is what happens."""
+def test_the_table_of_the_guide_is_true(expression: str, zone: str, day: str, runs: str) -> None:
     wanted = [] if runs == "never" else [each.replace(" again", "'") for each in runs.split(", ")]
     assert on_the_day(expression, zone, day) == wanted
 
 
-def test_the_guide_has_its_table() -> None:
-    """Both changes, in each of the zones."""
+def test_the_guide_has_the_table() -> None:
+    """Both changes of clocks in each of the zones."""
     zones = [NEW_YORK, BERLIN, LONDON, BEIRUT, SAO_PAULO, LORD_HOWE]
     assert all(sum(row[1] == zone for row in ROWS) >= 2 for zone in zones)
 
 
 @pytest.mark.row("S4")
-def test_started_in_the_second_pass_of_a_fold() -> None:
-    """The first pass has seen to it: cronsim itself would answer with a moment that is over."""
+def test_a_rule_started_in_the_second_pass_of_a_fold() -> None:
+    """The first pass had the occurrence. cronsim itself would return a moment in the past."""
     nightly = make_rule(cron="30 1 * * *", tz=NEW_YORK)
     second_pass = from_datetime(datetime(2026, 11, 1, 6, 10, tzinfo=UTC))  # 01:10 for the second time
     assert to_datetime(nightly.next(second_pass) or 0) == datetime(2026, 11, 2, 6, 30, tzinfo=UTC)
@@ -139,8 +140,8 @@ def test_started_in_the_second_pass_of_a_fold() -> None:
 @pytest.mark.row("S4")
 @pytest.mark.parametrize("zone", [NEW_YORK, BERLIN, LONDON, BEIRUT, LORD_HOWE, "Europe/Dublin", "America/Havana"])
 @pytest.mark.parametrize("expression", ["0 0 * * *", "30 1 * * *", "15 2 * * *", "59 23 * * *", "0 30 2 * * *"])
-def test_a_daily_job_runs_once_each_day(expression: str, zone: str) -> None:
-    """366 days of local dates, each once."""
+def test_a_daily_rule_occurs_once_each_day(expression: str, zone: str) -> None:
+    """366 local dates, each once."""
     start = from_datetime(datetime(2026, 1, 1, 12, tzinfo=UTC))
     walk = Cron.of(expression, tz=zone).walk(start)
     days = [to_datetime(next(walk)).astimezone(ZoneInfo(zone)).date() for _ in range(366)]

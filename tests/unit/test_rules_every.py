@@ -26,7 +26,7 @@ periods = st.integers(1_000, 400 * DAY)
 
 @pytest.mark.row("S2")
 def test_an_interval_does_not_drift() -> None:
-    """1,000 ticks that are each seen to too late lie at their exact places."""
+    """The scheduler is late at each of 1,000 occurrences, and each occurrence has its exact time."""
     every = Every.of("90s").anchored(NOW, immediate=True)
     late, at = random.Random(7), NOW - 1
     for tick in range(1_000):
@@ -36,15 +36,15 @@ def test_an_interval_does_not_drift() -> None:
 
 
 @pytest.mark.row("S2")
-def test_immediate_is_now_else_after_one_period() -> None:
+def test_immediate_occurs_now_and_otherwise_after_one_interval() -> None:
     assert Every.of("90s").anchored(NOW, immediate=True).next(NOW - 1) == NOW
     assert Every.of("90s").anchored(NOW).next(NOW - 1) == NOW + 90 * SECOND
 
 
 @pytest.mark.row("S2")
 @given(periods, moments, moments)
-def test_the_anchor_is_given_once(period: int, now: int, later: int) -> None:
-    """What is stored keeps its phase when it is declared again, and is known as the same."""
+def test_the_anchor_is_stored_once(period: int, now: int, later: int) -> None:
+    """A stored rule keeps its phase when it is declared again, and compares equal."""
     declared = Every(period)
     stored = decode(encode(declared.anchored(now)))
     assert stored.anchored(later) == stored
@@ -52,7 +52,7 @@ def test_the_anchor_is_given_once(period: int, now: int, later: int) -> None:
 
 
 @given(periods, moments, moments)
-def test_an_interval_is_arithmetic(period: int, anchor: int, after: int) -> None:
+def test_occurrences_of_an_interval_are_computed_without_a_loop(period: int, anchor: int, after: int) -> None:
     found = Every(period, anchor).next(after)
     assert found > after
     assert found >= anchor
@@ -66,7 +66,7 @@ def test_a_wrong_interval_is_refused(value: Any) -> None:
         make_rule(every=value)
 
 
-def test_a_moment_needs_a_zone() -> None:
+def test_a_moment_needs_a_time_zone() -> None:
     with pytest.raises(InvalidOption, match=r"(?s)^at=.*no time zone.*ZoneInfo"):
         make_rule(at=datetime(2030, 1, 1))  # noqa: DTZ001 - that is what is refused
     with pytest.raises(InvalidOption, match="before 1970"):
@@ -75,13 +75,13 @@ def test_a_moment_needs_a_zone() -> None:
         make_rule(at="2030-01-01")  # type: ignore[arg-type]
 
 
-def test_once_is_once() -> None:
+def test_a_moment_occurs_once() -> None:
     once = make_rule(at=datetime(2026, 6, 10, 12, tzinfo=UTC))
     assert (once.next(NOW - 1), once.next(NOW), next_occurrences(once, 0, 5)) == (NOW, None, [NOW])
 
 
 def test_a_delay_becomes_a_moment_when_it_is_first_stored() -> None:
-    """And stays it: whoever declares it again finds what is stored."""
+    """A later declaration keeps the stored moment."""
     declared = make_rule(after="10m")
     stored = decode(encode(declared.anchored(NOW)))
     assert stored.anchored(NOW + DAY) == stored
@@ -90,7 +90,7 @@ def test_a_delay_becomes_a_moment_when_it_is_first_stored() -> None:
     assert make_rule(after=0).anchored(NOW).next(NOW - 1) == NOW
 
 
-def test_what_is_not_anchored_says_so() -> None:
+def test_a_rule_without_an_anchor_raises() -> None:
     for unstored in (make_rule(every="1h"), make_rule(after="1h")):
         with pytest.raises(ValueError, match="anchored"):
             unstored.next(NOW)
@@ -107,7 +107,7 @@ def test_what_is_not_anchored_says_so() -> None:
         ({"after": "-1s"}, "cannot be negative"),
     ],
 )
-def test_one_rule_and_nothing_that_would_be_ignored(options: dict[str, Any], said: str) -> None:
+def test_two_rules_or_ignored_options_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidOption, match=said):
         make_rule(**options)
 
@@ -126,14 +126,14 @@ def test_one_rule_and_nothing_that_would_be_ignored(options: dict[str, Any], sai
         (Once(7, 5), '{"kind":"once","moment":7,"delay":5}'),
     ],
 )
-def test_the_stored_form_stays(stored: Rule, text: str) -> None:
-    """Databases hold it: a change needs a reader of this one."""
+def test_the_stored_form_does_not_change(stored: Rule, text: str) -> None:
+    """Databases hold this form: a change needs code that reads this one."""
     assert encode(stored).decode() == text
     assert decode(text) == stored
 
 
-def test_what_newer_versions_add_is_read() -> None:
-    """More fields are left out; a kind that is not known is refused, with the fix."""
+def test_the_stored_form_of_newer_versions_is_read() -> None:
+    """Unknown fields are ignored. An unknown kind is refused with the fix."""
     assert decode('{"kind":"every","period":5000,"colour":"red"}') == Every(5_000)
     for text in ('{"kind":"lunar"}', "{}", "nonsense", '{"kind":"every"}'):
         with pytest.raises(InvalidOption, match="newer version"):
@@ -159,9 +159,10 @@ def test_a_window_can_be_stored() -> None:
     ],
     ids=str,
 )
-def test_a_clock_that_goes_back_repeats_nothing(made: Every | Cron) -> None:
-    """10,000 hours by a clock that is set back now and then: what is later than the watermark is never before it,
-    and everything comes exactly once."""
+def test_a_clock_that_goes_back_repeats_no_occurrence(made: Every | Cron) -> None:
+    """10,000 hours with a clock that is set back now and then: the next occurrence is always after the watermark, and
+    each occurs exactly once.
+    """
     clock, watermark, end = NOW, NOW, NOW + 10_000 * HOUR
     steps, done = random.Random(11), []
     due = made.next(watermark)
@@ -178,8 +179,11 @@ def test_a_clock_that_goes_back_repeats_nothing(made: Every | Cron) -> None:
 # ---- what it costs ---------------------------------------------------------------------------------
 
 
-def test_neither_cronsim_nor_zones_are_loaded_by_import() -> None:
-    """Not by ``import mainspring``, and not by declaring in UTC what needs no calendar."""
+def test_import_loads_neither_cronsim_nor_zones() -> None:
+    """Neither ``import mainspring`` nor a declaration in UTC without a calendar loads them.
+
+    The assertions are in the program: its exit code fails the test.
+    """
     code = """
 import sys, mainspring
 assert not {"mainspring.schedules.rules", "cronsim", "zoneinfo"} & set(sys.modules)
@@ -192,8 +196,8 @@ assert "zoneinfo" not in sys.modules
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_a_leap_day_far_ahead_costs_little() -> None:
-    """29 February on a Monday: 28 years on, found by months and days, not by minutes."""
+def test_a_leap_day_far_ahead_is_found_fast() -> None:
+    """29 February on a Monday, in 28 years: found by months and days, not by minutes."""
     made = make_rule(cron="0 0 */28 2 MON#5")
     assert next_occurrences(made, NOW, 2) == [from_datetime(datetime(year, 2, 29, tzinfo=UTC)) for year in (2044, 2072)]
     assert timedelta(microseconds=made.next(NOW) or 0).days > 18 * 365

@@ -87,8 +87,8 @@ def check_next(rule: Cron, after: int, expected: list[int]) -> None:
 @pytest.mark.row("S1")
 @settings(SOME, max_examples=100 if LONG else 8)
 @given(expression=expressions())
-def test_ten_years_in_utc(expression: str) -> None:
-    """Cron comes when a walk over every minute of ten years says so; of dense ones, the beginning of each year."""
+def test_cron_in_utc_agrees_with_a_walk_over_ten_years(expression: str) -> None:
+    """The walk visits every minute. Of expressions with many occurrences it checks the beginning of each year."""
     rule = accepted(expression, "UTC")
     begin, end = YEARS
     for since in range(begin, end, 366 * DAY):
@@ -103,15 +103,15 @@ def test_ten_years_in_utc(expression: str) -> None:
 @pytest.mark.parametrize("zone", sorted(available_timezones() - {"localtime"}) if LONG else UNUSUAL)
 @settings(SOME, max_examples=4 if LONG else 2)
 @given(expression=expressions(seconds=LONG))
-def test_two_years_in_a_zone(zone: str, expression: str) -> None:
-    """In every zone of the database a fixed time comes once a day, and ticks whenever the wall shows them."""
+def test_cron_in_every_zone_agrees_with_a_walk_over_two_years(zone: str, expression: str) -> None:
+    """A fixed time comes once a day, and repeated times whenever the wall clock shows them."""
     compare(accepted(expression, zone), *TWO_YEARS)
 
 
 @pytest.mark.row("S4")
 @pytest.mark.parametrize("zone", sorted(available_timezones() - {"localtime"}) if LONG else TURNED)
-def test_every_change_of_clocks(zone: str) -> None:
-    """Days that are left out, changes of half an hour, countries that changed their minds: all since 1972."""
+def test_cron_agrees_with_a_walk_at_every_change_of_clocks(zone: str) -> None:
+    """Skipped days, changes of half an hour, abandoned rules: all changes since 1972."""
     known = segments(zone, *HISTORY)
     for place, ((_, change, before), (_, _, later)) in enumerate(list(pairwise(known))[0 if LONG else -4 :]):
         kind = (change + before) % DAY, before, later
@@ -124,8 +124,8 @@ def test_every_change_of_clocks(zone: str) -> None:
 @pytest.mark.row("S1")
 @settings(SOME, max_examples=300 if LONG else 20)
 @given(st.sampled_from(UNUSUAL), expressions(), st.integers(0, 2**41 * 1_000))
-def test_the_next_is_later(zone: str, expression: str, after: int) -> None:
-    """Whatever moment it is asked for, also within the second of an occurrence."""
+def test_the_next_occurrence_is_later_than_the_given_moment(zone: str, expression: str, after: int) -> None:
+    """For any moment, also within the second of an occurrence."""
     rule = accepted(expression, zone)
     first = rule.next(after)
     assert first is None or (first > after and first % 1_000_000 == 0 and rule.next(first - 1) == first)

@@ -54,7 +54,7 @@ def test_cron_in_words(expression: str, words: str) -> None:
     assert describe(make_rule(cron=expression, tz="Europe/Kyiv")) == words
 
 
-def test_the_others_in_words() -> None:
+def test_other_rules_in_words() -> None:
     assert describe(Every.of("5m")) == "every 5 minutes"
     assert describe(Every.of("1h")) == "every hour"
     assert describe(Every.of("7d")) == "every week"
@@ -96,7 +96,7 @@ def items(words: str) -> list[str]:
 
 
 def read_days(words: str) -> str:
-    """``day month weekday`` of what stands behind the time."""
+    """``day month weekday`` of the text after the time."""
     if match := re.search(r"(?: in| of) ((?:[A-Z][a-z]+(?:, | and )?)+)$", words):
         words, months = words[: match.start()], ",".join(str(MONTHS.index(each) + 1) for each in items(match[1]))
     else:
@@ -115,7 +115,7 @@ def read_days(words: str) -> str:
 
 
 def read(words: str) -> tuple[set[tuple[int, int, int]], str]:
-    """The times of a day and the days, as somebody would understand the sentence."""
+    """The times of a day and the days, as a reader understands the sentence."""
     words = re.sub(r" \([\w/]+\)$", "", words)
     clock = r"\d\d:\d\d(?::\d\d)?"
     if match := re.match(rf"at ((?:{clock}(?:, | and )?)+)", words):
@@ -141,7 +141,7 @@ def read(words: str) -> tuple[set[tuple[int, int, int]], str]:
 @settings(deadline=None, max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(expressions())
 def test_a_sentence_means_what_the_expression_means(expression: str) -> None:
-    """Every sentence that is made is read back as the same times and the same days."""
+    """Each sentence is parsed back to the same times and days."""
     try:
         words = describe(Cron.of(expression))
     except InvalidOption:
@@ -156,8 +156,7 @@ def test_a_sentence_means_what_the_expression_means(expression: str) -> None:
     assert [day for day in SOME_YEARS if match.on(day)] == [d for d in SOME_YEARS if meant.on(d)], words
 
 
-def test_sentences_are_made_for_ordinary_rules() -> None:
-    """The words above are no exception: most of what people write has its sentence."""
+def test_most_ordinary_rules_have_a_sentence() -> None:
     ordinary = [
         "0 3 * * *",
         "*/5 * * * *",

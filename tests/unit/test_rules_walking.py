@@ -34,7 +34,7 @@ periods = st.integers(1_000, 400 * DAY)
 # ---- windows ---------------------------------------------------------------------------------------
 
 
-def test_a_window_holds_its_start_and_not_its_end() -> None:
+def test_a_window_includes_its_start_and_not_its_end() -> None:
     hourly = make_window(make_rule(cron="@hourly"), NOW, NOW + 3 * HOUR)
     assert next_occurrences(hourly, 0, 9) == [NOW, NOW + HOUR, NOW + 2 * HOUR]
     assert hourly.next(NOW) == NOW + HOUR
@@ -43,7 +43,9 @@ def test_a_window_holds_its_start_and_not_its_end() -> None:
 
 
 def test_an_interval_begins_with_its_window() -> None:
-    """Also when it is stored before; in a window that has begun, it counts from when it was stored."""
+    """Also when the rule was stored earlier. In a window that has begun, the interval counts from the time it was
+    stored.
+    """
     ahead = make_window(make_rule(every="1h"), NOW + 5, NOW + DAY).anchored(NOW)
     assert ahead.next(0) == NOW + 5
     assert make_window(make_rule(every="1h"), NOW - 5).anchored(NOW).next(0) == NOW + HOUR
@@ -63,19 +65,19 @@ def test_an_empty_window_is_refused() -> None:
 
 
 @given(st.text(max_size=10), moments, periods)
-def test_jitter_is_the_same_everywhere_and_below_its_bound(name: str, occurrence: int, jitter: int) -> None:
+def test_jitter_is_the_same_in_every_process_and_below_its_bound(name: str, occurrence: int, jitter: int) -> None:
     assert 0 <= jitter_delay(name, occurrence, jitter) < jitter
     assert jitter_delay(name, occurrence, jitter) == jitter_delay(name, occurrence, jitter)
 
 
 def test_jitter_is_the_same_for_ever() -> None:
-    """These values must never change: half a fleet may run the version before."""
+    """These values must never change: half of a fleet can run the earlier version."""
     assert jitter_delay("report", NOW, 60 * SECOND) == 39_451_896
     assert jitter_delay("report", NOW, 0) == 0
 
 
-def test_jitter_spreads() -> None:
-    """A hundred schedules of one moment fill the time; so do the occurrences of one."""
+def test_jitter_spreads_evenly() -> None:
+    """A hundred schedules with one time fill the range, and so do the occurrences of one schedule."""
     by_name = sorted(jitter_delay(f"job-{n}", NOW, 100) for n in range(1_000))
     by_moment = sorted(jitter_delay("job", NOW + n * HOUR, 100) for n in range(1_000))
     for found in (by_name, by_moment):
@@ -101,7 +103,7 @@ def test_jitter_is_not_longer_than_its_interval() -> None:
     st.integers(0, 20),
     st.sampled_from(["every", "cron", "once"]),
 )
-def test_what_was_missed_is_what_a_walk_finds(since: int, length: int, cap: int, kind: str) -> None:
+def test_missed_occurrences_agree_with_a_walk(since: int, length: int, cap: int, kind: str) -> None:
     after, until = NOW + since, NOW + since + length
     rules: dict[str, Rule] = {
         "every": Every(7 * 60 * SECOND, NOW + HOUR),
@@ -114,8 +116,8 @@ def test_what_was_missed_is_what_a_walk_finds(since: int, length: int, cap: int,
     )
 
 
-def test_a_year_of_seconds_is_not_walked_through() -> None:
-    """Exact for an interval; of cron the newest, and that there were many."""
+def test_a_year_of_missed_seconds_is_not_walked() -> None:
+    """The count is exact for an interval. For cron it returns the newest ones and that there are more."""
     seconds = find_missed(Every(SECOND, 5), NOW - 365 * DAY, NOW, 3)
     assert seconds == MissedOccurrences(365 * 86_400, (NOW - 3 * SECOND + 5, NOW - 2 * SECOND + 5, NOW - SECOND + 5))
     for cap in (0, 1, 3, 1_000):
@@ -124,8 +126,8 @@ def test_a_year_of_seconds_is_not_walked_through() -> None:
         assert many.last == tuple(NOW - n * SECOND for n in reversed(range(cap)))
 
 
-def test_the_newest_are_found_where_they_lie_apart() -> None:
-    """Crowded once a month, and nothing since."""
+def test_the_newest_missed_occurrences_are_found_when_they_lie_far_apart() -> None:
+    """Dense once a month, and none since."""
     monthly = find_missed(Cron("* * 3 1 * *"), NOW - 365 * DAY, NOW, 5)
     last = from_datetime(datetime(2026, 6, 1, 3, 59, 59, tzinfo=UTC))
     assert monthly.last == tuple(last - n * SECOND for n in reversed(range(5)))

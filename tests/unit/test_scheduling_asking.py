@@ -1,4 +1,4 @@
-"""Runs that somebody asks for: triggers, refusals, backfills; and jobs that the store did not take."""
+"""Runs on request: triggers, refusals, backfills; and jobs that the store did not accept."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def refused(there: SchedulePlan, now: int = T0 + 1, seen: SeenRun | None = RUNS)
 
 
 @pytest.mark.parametrize("mode", ["scheduled", "triggered", "continuous"])
-def test_a_trigger_is_a_run_now(mode: str) -> None:
+def test_a_trigger_makes_a_run_now(mode: str) -> None:
     there = plan(mode=mode)
     made = asked(there)
     assert words(made.runs) == ["triggered"]
@@ -66,12 +66,12 @@ def test_a_trigger_is_a_run_now(mode: str) -> None:
     assert made.look is not None
 
 
-def test_one_that_is_never_on_a_timer() -> None:
+def test_a_triggered_schedule_is_never_due() -> None:
     there = plan(mode="triggered")
     assert (there.due, look(there, T0 + 1000 * MINUTE).jobs, look(there, T0 + 1).look) == (None, (), None)
 
 
-def test_disabled_is_refused_with_the_reason() -> None:
+def test_a_trigger_of_a_disabled_schedule_is_refused_with_the_reason() -> None:
     assert refused(disable(plan(), T0, "we move")).why == "it is disabled: we move"
     failed = ended(plan(max_failures=1), FAILED)
     assert refused(failed).why == "it was disabled after 1 runs failed in a row: ValueError: no"
@@ -80,7 +80,7 @@ def test_disabled_is_refused_with_the_reason() -> None:
         assert asked(there, force=True).forced
 
 
-def test_failures_that_are_over_are_no_reason() -> None:
+def test_earlier_failures_do_not_refuse_a_trigger() -> None:
     failed = ended(plan(max_failures=1), FAILED)
     made = asked(failed, T0 + 10 * MINUTE)
     assert made.plan.trial
@@ -102,7 +102,7 @@ def test_a_trigger_obeys_overlap(overlap: str, refuses: bool) -> None:
         assert asked(there).cancel == ((run(1).job,) if overlap == "cancel_previous" else ())
 
 
-def test_of_continuous_there_is_one_copy() -> None:
+def test_a_continuous_schedule_has_one_run_at_a_time() -> None:
     for overlap in ("skip", "allow"):
         there = look(plan(mode="continuous", overlap=overlap), T0).plan
         assert refused(there).job == there.open[0].job
@@ -110,7 +110,7 @@ def test_of_continuous_there_is_one_copy() -> None:
         assert [bucket.limit for bucket in forced.jobs[0].buckets] == ["schedules/at-once"]  # it waits
 
 
-def test_a_trigger_between_continuous_runs() -> None:
+def test_a_trigger_between_two_continuous_runs() -> None:
     there = look(look(plan(mode="continuous", min_pause=MINUTE), T0).plan, T0 + 1, replace(DONE, ended=T0 + 1)).plan
     made = asked(there, T0 + SECOND)
     assert look(made.plan, T0 + 2 * MINUTE).jobs == ()  # the triggered one still runs
@@ -118,13 +118,13 @@ def test_a_trigger_between_continuous_runs() -> None:
     assert again.plan.due == T0 + 3 * MINUTE
 
 
-def test_too_many_is_refused() -> None:
+def test_a_trigger_with_too_many_open_runs_is_refused() -> None:
     there = opened(plan(overlap="allow"), *(run(n, T0 - n) for n in range(100)))
     assert refused(there).why == "100 runs have not ended"
 
 
-def test_triggers_stand_under_moments_of_their_own() -> None:
-    """Never under that of an occurrence, nor under one that was used before, whatever the clock does."""
+def test_triggers_have_their_own_times() -> None:
+    """Never the time of an occurrence or of an earlier trigger, whatever the clock does."""
     there = plan(overlap="allow", mode="scheduled", cron="* * * * *")
     at = []
     for now in (DUE, DUE, DUE - SECOND, DUE - MINUTE, DUE + MINUTE, DUE + MINUTE):
@@ -138,7 +138,7 @@ def test_triggers_stand_under_moments_of_their_own() -> None:
 
 
 def test_a_trigger_after_the_clock_went_back_is_the_latest_run() -> None:
-    """So that its record is not the first to go."""
+    """So its record is not the first to be pruned."""
     there = look(plan(), DUE).plan
     assert asked(replace(there, open=()), T0 - MINUTE).plan.open[0].at == DUE + 1
 
@@ -150,7 +150,7 @@ def test_a_trigger_has_no_jitter() -> None:
 # ---- backfills ------------------------------------------------------------------------------------
 
 
-def test_a_backfill_runs_each_moment_once() -> None:
+def test_a_backfill_runs_each_occurrence_once() -> None:
     there = replace(plan(jitter=MINUTE), watermark=T0)
     moments = [T0 - 3 * MINUTE, T0 - MINUTE, T0 - 2 * MINUTE, T0 - MINUTE]
     made = backfill(NAME, there, T0, moments, ids())
@@ -163,13 +163,13 @@ def test_a_backfill_runs_each_moment_once() -> None:
     assert {job.run_at for job in made.jobs} == {None}
 
 
-def test_too_many_are_refused() -> None:
+def test_a_backfill_of_too_many_occurrences_is_refused() -> None:
     made = backfill(NAME, opened(plan(), run(1)), T0, range(100), ids())
     assert made == TriggerRefusal("1 runs have not ended and 100 would be added; the maximum is 100")
 
 
-def test_backfills_are_not_cancelled_by_what_comes() -> None:
-    """Nor by each other."""
+def test_backfills_are_not_cancelled_by_later_runs() -> None:
+    """And not by each other."""
     made = backfill(NAME, plan(overlap="cancel_previous"), T0, [1, 2], ids())
     assert isinstance(made, ScheduleStep)
     assert made.cancel == ()
@@ -183,7 +183,7 @@ def test_backfills_are_not_cancelled_by_what_comes() -> None:
 # ---- what the store said --------------------------------------------------------------------------
 
 
-def test_rejected_jobs_leave_records() -> None:
+def test_rejected_jobs_are_recorded() -> None:
     there = opened(plan(misfire="all", overlap="queue"), run(1))
     late = DUE + MINUTE + 40 * SECOND
     made = reject_jobs(look(there, late, DONE), late, "the queue drains")
@@ -194,7 +194,7 @@ def test_rejected_jobs_leave_records() -> None:
     assert told(made.runs)[1][1].note == "the queue drains"
 
 
-def test_continuous_tries_again() -> None:
+def test_a_continuous_schedule_tries_again_after_a_rejected_job() -> None:
     there = plan(mode="continuous", min_pause=0)
     assert reject_jobs(look(there, T0), T0, "no").plan.due == T0 + SECOND
     made = look(there, T0)
@@ -203,7 +203,7 @@ def test_continuous_tries_again() -> None:
     assert use_existing_job(look(there, T0), T0, made.runs[0].at).plan.due == T0 + SECOND
 
 
-def test_a_key_that_another_job_has() -> None:
+def test_an_occurrence_whose_key_another_job_holds_is_skipped() -> None:
     made = look(plan(), DUE)
     said = skip_taken_keys(made.plan, DUE, {made.jobs[0].id: b"h" * 16})
     ((at, record),) = told(said.runs)
@@ -212,8 +212,8 @@ def test_a_key_that_another_job_has() -> None:
     assert said.news == (ScheduleNews("skipped", "another job holds its unique key", 1),)
 
 
-def test_an_occurrence_that_has_a_job_already() -> None:
-    """Somebody backfilled it while it was due: what else is due is fired, and the schedule goes on."""
+def test_an_occurrence_that_has_a_job_already_is_left_out() -> None:
+    """A backfill ran it while it was due. The other due occurrences fire, and the schedule goes on."""
     made = look(plan(misfire="all", overlap="queue"), DUE + 2 * MINUTE)
     less = use_existing_job(made, DUE + 2 * MINUTE, DUE + MINUTE)
     assert [each.at for each in less.runs] == [DUE, DUE + 2 * MINUTE]
@@ -221,7 +221,7 @@ def test_an_occurrence_that_has_a_job_already() -> None:
     assert (less.plan.due, less.plan.watermark) == (made.plan.due, made.plan.watermark)
 
 
-def test_what_has_no_room_stays_due() -> None:
+def test_an_occurrence_without_space_in_its_queue_stays_due() -> None:
     there = plan()
     made = postpone(there, DUE)
     assert (made.plan, made.look, made.jobs, made.runs) == (there, DUE + SECOND, (), ())

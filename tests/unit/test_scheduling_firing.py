@@ -53,8 +53,10 @@ CASES = [
 
 
 @pytest.mark.parametrize(("misfire", "overlap", "now", "become", "missed"), CASES)
-def test_misfire(misfire: str, overlap: str, now: int, become: list[str], missed: int) -> None:
-    """Each occurrence has one record, those that run a job, and what was late is told."""
+def test_each_misfire_fires_and_records_its_occurrences(
+    misfire: str, overlap: str, now: int, become: list[str], missed: int
+) -> None:
+    """Each occurrence has one record. Fired occurrences have a job, and late ones are reported."""
     made = look(plan(misfire=misfire, overlap=overlap), now)
     assert words(made.runs) == become
     assert [run.at for run in made.runs] == [DUE + n * MINUTE for n in range(len(become))]
@@ -91,7 +93,7 @@ def test_overlap_with_an_open_run(overlap: str, misfire: str, seen: object, one:
         assert made.cancel == ((run(1).job,) if overlap == "cancel_previous" and new else ())
 
 
-def test_what_was_passed_over_says_why() -> None:
+def test_records_of_skipped_occurrences_have_the_reason() -> None:
     there = opened(plan(), run(1))
     made = look(there, DUE)
     ((_, record),) = told(made.runs)
@@ -102,8 +104,8 @@ def test_what_was_passed_over_says_why() -> None:
     assert record.note.endswith("still waits for other schedules")
 
 
-def test_a_run_that_ended_is_not_in_the_way() -> None:
-    """It is taken in before anything is decided."""
+def test_a_run_that_ended_does_not_block_the_next() -> None:
+    """Ends of runs are read before the decision."""
     made = look(opened(plan(), run(1)), DUE, None)
     assert words(made.runs) == ["fired", "fired"]
     assert len(made.plan.open) == 1
@@ -119,8 +121,8 @@ def test_no_more_than_a_hundred_run_or_wait() -> None:
 
 @pytest.mark.parametrize("misfire", ["skip", "once", "all"])
 @pytest.mark.parametrize("many", [100, 101, 102, 5_000])
-def test_of_very_many_that_were_missed_a_hundred_are_told_one_by_one(misfire: str, many: int) -> None:
-    """The first one stands for those that are not, so that the counts come to what was due."""
+def test_of_very_many_missed_occurrences_a_hundred_have_records(misfire: str, many: int) -> None:
+    """The first record counts the others, so that the counts add up to what was due."""
     made = look(plan(misfire=misfire, history=1000), T0 + many * MINUTE + 45 * SECOND)
     records = told(made.runs)
     assert sum(record.count for _, record in records) == many
@@ -132,7 +134,7 @@ def test_of_very_many_that_were_missed_a_hundred_are_told_one_by_one(misfire: st
     assert made.news == (ScheduleNews("missed", misfire, many),)
 
 
-def test_cron_counts_no_further_than_a_thousand_and_says_so() -> None:
+def test_missed_cron_occurrences_are_counted_up_to_a_thousand() -> None:
     made = look(plan(cron="* * * * *"), T0 + 3000 * MINUTE)
     ((at, first), *others) = told(made.runs)
     assert at == T0
@@ -141,8 +143,8 @@ def test_cron_counts_no_further_than_a_thousand_and_says_so() -> None:
     assert not any("more" in record.note for _, record in others)
 
 
-def test_an_interval_shorter_than_a_look() -> None:
-    """The last one runs, the others are told to be in it; that is not to have missed them."""
+def test_an_interval_shorter_than_the_interval_of_the_scheduler() -> None:
+    """The last occurrence fires. The others are recorded as coalesced and not as missed."""
     made = look(plan(every=100_000), T0 + SECOND)
     assert words(made.runs) == [*9 * ["coalesced"], "fired"]
     assert made.news == ()
@@ -154,7 +156,7 @@ def test_an_interval_shorter_than_a_look() -> None:
 
 
 def test_nothing_fires_at_or_before_the_watermark() -> None:
-    """Whoever stored what is due: a clock that went back, or other rules of time."""
+    """Whatever due time is stored: after a clock that went back, or with other time zone data."""
     stale = replace(plan(misfire="all"), watermark=DUE + MINUTE, due=DUE)
     made = look(stale, DUE + 10 * SECOND)
     assert (made.runs, made.jobs) == ((), ())
@@ -176,8 +178,8 @@ def _in_zone(there: SchedulePlan, tz: str) -> SchedulePlan:
     return replace(there, rule=RuleWindow(Cron.of("0 3 * * *", tz=tz)))
 
 
-def test_what_is_due_was_worked_out_by_other_rules_of_time() -> None:
-    """Two machines disagree on when it is three o'clock. What is stored is due; each goes on after it."""
+def test_a_due_time_computed_with_other_time_zone_data_fires() -> None:
+    """Two machines disagree on when it is three o'clock. The stored time is due. Each machine continues after it."""
     for zones in (("UTC", "Etc/GMT-1"), ("Etc/GMT+1", "UTC"), ("Asia/Tokyo", "Europe/Kyiv")):
         there, fired = plan(cron="0 3 * * *", tz=zones[0]), list[int]()
         for hour in range(24 * 30):
@@ -189,8 +191,8 @@ def test_what_is_due_was_worked_out_by_other_rules_of_time() -> None:
         assert len(fired) >= 29
 
 
-def test_the_last_occurrence() -> None:
-    """One moment, or the end of a window: then nothing is due any more."""
+def test_after_the_last_occurrence_nothing_is_due() -> None:
+    """The last one is a single moment or the end of a window."""
     made = look(plan(at=DUE), DUE)
     assert words(made.runs) == FIRED
     assert (made.plan.due, made.plan.watermark) == (None, DUE)
@@ -198,7 +200,7 @@ def test_the_last_occurrence() -> None:
     assert (words(made.runs), made.plan.due) == (FIRED, None)
 
 
-def test_a_moment_that_is_over_when_it_is_stored_does_not_come() -> None:
+def test_a_moment_in_the_past_when_it_is_stored_does_not_fire() -> None:
     assert plan(at=T0 - 1).due is None
     assert plan(at=T0).due == T0
 

@@ -62,15 +62,15 @@ def test_an_interval_is_anchored_once() -> None:
     assert plan(rule=make_window(Once(delay=HOUR))).due == T0 + HOUR
 
 
-def test_what_is_declared_again_changes_nothing() -> None:
-    """At whatever time, by whatever process: its phase, its watermark, its failures stay."""
+def test_the_same_declaration_changes_nothing() -> None:
+    """At any time and by any process: phase, watermark and failures are kept."""
     for options in ({}, {"immediate": True}, {"cron": "*/5 * * * *"}, {"rule": make_window(Once(delay=HOUR))}):
         there = ended(look(plan(**options), T0 + 2 * MINUTE).plan, FAILED)
         again = revise(there, definition(**options), T0 + 3 * MINUTE, owner="user")
         assert again == there
 
 
-def test_a_change_keeps_the_phase_unless_it_is_the_rule() -> None:
+def test_a_change_keeps_the_phase_unless_the_rule_changes() -> None:
     there = replace(look(plan(), T0 + MINUTE).plan, failures=2, trips=1)
     changed = revise(there, definition(overlap="queue", max_failures=9), T0 + 90 * SECOND, owner="code", version="2")
     assert (changed.due, changed.rule, changed.watermark, changed.open) == (
@@ -83,7 +83,7 @@ def test_a_change_keeps_the_phase_unless_it_is_the_rule() -> None:
     )  # fmt: skip
 
 
-def test_another_rule_does_not_fire_what_has_fired() -> None:
+def test_a_new_rule_does_not_fire_occurrences_before_the_watermark() -> None:
     there = look(plan(cron="* * * * *"), T0).plan
     other = revise(there, definition(cron="*/2 * * * *"), T0, owner="user")
     assert (there.watermark, other.due) == (T0, T0 + 2 * MINUTE)
@@ -91,7 +91,7 @@ def test_another_rule_does_not_fire_what_has_fired() -> None:
     assert ahead.due == T0 + 2 * MINUTE
 
 
-def test_a_change_leaves_it_disabled() -> None:
+def test_a_change_leaves_the_schedule_disabled() -> None:
     off = disable(plan(), T0, "no")
     for other in (definition(), definition(every=HOUR)):
         changed = revise(off, other, T0 + 1, owner="code")
@@ -99,7 +99,7 @@ def test_a_change_leaves_it_disabled() -> None:
         assert look(changed, T0 + 24 * HOUR).jobs == ()
 
 
-def test_off_and_on() -> None:
+def test_disable_and_enable() -> None:
     off = disable(opened(plan(misfire="all"), run(1)), T0 + 1, "why not")
     assert (off.enabled, off.off, off.note, off.off_at, off.open) == (False, "operator", "why not", T0 + 1, (run(1),))
     assert (look(off, T0 + HOUR).jobs, look(replace(off, open=()), T0 + HOUR).look) == ((), None)
@@ -119,13 +119,13 @@ def test_orphans_come_back_with_their_code() -> None:
     assert "started last" in mark_orphaned(plan(), T0, "").note
 
 
-def test_what_somebody_disabled_is_not_enabled_by_code() -> None:
+def test_a_schedule_that_a_user_disabled_is_not_enabled_by_code() -> None:
     gone = mark_orphaned(disable(plan(), T0, "no"), T0 + 1, "2.0")
     assert (gone.off, gone.note) == ("operator", "no")
     assert not revise(gone, definition(), T0 + 2, owner="code").enabled
 
 
-def test_one_that_failures_disabled_does_not_come_back_without_its_code() -> None:
+def test_a_schedule_that_failures_disabled_does_not_come_back_without_its_code() -> None:
     gone = mark_orphaned(ended(plan(max_failures=1), FAILED), T0 + 1, "2.0")
     assert look(gone, T0 + 24 * HOUR).plan == gone
 
@@ -151,12 +151,12 @@ FULL = SchedulePlan(
 
 
 @pytest.mark.parametrize("there", [plan(), FULL, ended(plan(), FAILED), plan(mode="continuous")])
-def test_a_row_comes_back_as_it_was(there: SchedulePlan) -> None:
+def test_a_row_is_decoded_as_it_was_encoded(there: SchedulePlan) -> None:
     assert decode(encode(there)) == there
     assert encode(decode(encode(there))) == encode(there)
 
 
-def test_fields_of_newer_code_are_no_reason_to_fail() -> None:
+def test_fields_of_newer_code_are_ignored() -> None:
     doc = json.loads(encode(FULL))
     for part in (doc, doc["definition"], doc["open"][0], doc["definition"]["job"], doc["rule"], doc["rule"]["rule"]):
         part["of_tomorrow"] = {"a": [1]}
@@ -164,14 +164,14 @@ def test_fields_of_newer_code_are_no_reason_to_fail() -> None:
 
 
 @pytest.mark.parametrize("wrong", [b"{", b"{}", b"", b'{"definition": {"mode": "of tomorrow"}}'])
-def test_what_cannot_be_read_says_so(wrong: bytes) -> None:
-    """With an error that a scheduler takes for the trouble of this row alone."""
+def test_an_unreadable_row_raises_value_error(wrong: bytes) -> None:
+    """A scheduler treats this error as a fault of this row alone."""
     with pytest.raises(ValueError, match=r"JSON|missing|truncated|enum value"):
         decode(wrong)
 
 
-def test_definitions_that_say_the_same_are_equal() -> None:
-    """Made twice, and through the store: what is declared at each start must not look like a change."""
+def test_equal_definitions_compare_equal() -> None:
+    """Made twice, and through the store. Otherwise each start would look like a change."""
     for options in ({}, {"cron": "@daily", "tz": "Europe/Kyiv"}, {"mode": "continuous"}, {"overlap": "queue"}):
         one, other = definition(**options), definition(**options)
         assert one == other
@@ -182,7 +182,7 @@ def test_definitions_that_say_the_same_are_equal() -> None:
 # ---- looked at ------------------------------------------------------------------------------------
 
 
-def test_when_it_is_looked_at() -> None:
+def test_the_time_of_the_next_check() -> None:
     assert look(plan(), T0).look == T0 + MINUTE
     assert look(plan(mode="triggered"), T0).look is None
     ran = opened(plan(every=24 * HOUR), run(1, made=T0))
@@ -192,13 +192,13 @@ def test_when_it_is_looked_at() -> None:
     assert look(ran, T0 - HOUR).look == T0 - HOUR + SECOND
 
 
-def test_the_youngest_run_says_how_soon() -> None:
+def test_the_youngest_run_decides_how_soon_the_next_check_is() -> None:
     ran = opened(plan(every=24 * HOUR, overlap="allow"), run(1, made=T0), run(2, made=T0 + HOUR))
     assert look(ran, T0 + HOUR + 20 * SECOND).look == T0 + HOUR + 22 * SECOND
 
 
-def test_a_long_run_is_not_looked_at_often() -> None:
-    """Each look is a write: less than two hundred in a day, and for a continuous one one a minute."""
+def test_a_long_run_is_not_checked_often() -> None:
+    """Each check is a write: less than two hundred a day, and one a minute for a continuous schedule."""
     for mode, most in (("triggered", 220), ("continuous", 24 * 60 + 60)):
         there, now, looks = opened(plan(mode=mode), run(1, made=T0)), T0, 0
         while now < T0 + 24 * HOUR:
@@ -208,7 +208,7 @@ def test_a_long_run_is_not_looked_at_often() -> None:
         assert looks < most
 
 
-def test_a_look_that_finds_nothing_changes_nothing() -> None:
+def test_a_check_that_finds_nothing_changes_nothing() -> None:
     for there in (plan(), plan(mode="triggered"), opened(plan(), run(1)), disable(plan(), T0)):
         made = look(there, T0 + SECOND)
         assert (made.plan, made.runs, made.jobs, made.news, made.cancel) == (there, (), (), (), ())
@@ -229,7 +229,7 @@ def test_a_run_is_the_declared_job() -> None:
     assert made.id != JOB.id
 
 
-def test_runs_that_must_not_overlap_need_a_place() -> None:
+def test_runs_that_must_not_overlap_use_a_limit_of_one() -> None:
     for overlap in ("skip", "queue", "cancel_previous"):
         made = made_by(overlap=overlap, job=replace(JOB, buckets=(Bucket("z"),)))
         assert made.buckets == (Bucket("schedules/at-once", NAME), Bucket("z"))
@@ -240,7 +240,7 @@ def test_runs_that_must_not_overlap_need_a_place() -> None:
     assert RunBuilder(NAME, definition(overlap="allow"), ids()).limits == ()
 
 
-def test_jitter_is_the_same_for_everybody() -> None:
+def test_jitter_of_a_run_is_the_same_in_every_process() -> None:
     delay = jitter_delay(NAME, T0, MINUTE)
     assert made_by(jitter=MINUTE).run_at == made_by(jitter=MINUTE).run_at == T0 + delay
     late = RunBuilder(NAME, definition(jitter=MINUTE), ids()).occurrence_job(T0, T0 + delay)
@@ -249,14 +249,14 @@ def test_jitter_is_the_same_for_everybody() -> None:
     assert (both.run_at, both.delay) == (T0 + delay + SECOND, 0)
 
 
-def test_a_run_is_kept_until_it_was_seen() -> None:
+def test_a_run_is_kept_until_the_scheduler_has_seen_its_end() -> None:
     assert made_by(job=replace(JOB, keep=0)).keep == MIN_KEEP
     assert made_by(job=replace(JOB, keep=24 * HOUR)).keep == 24 * HOUR
     assert made_by().keep is None
 
 
-def test_follow_up_jobs_follow_the_run() -> None:
-    """They have ids of their own, and where they name the declared job they name the run."""
+def test_follow_ups_of_a_schedule_follow_its_runs() -> None:
+    """They have their own ids, and refer to the run where they referred to the declared job."""
     text = str(TEMPLATE)
     record = json.dumps({"args": {"job": text, "x": "y"}, "parent": text, "trace": TEMPLATE.hex}).encode()
     tell = NewJob(
@@ -277,7 +277,7 @@ def test_follow_up_jobs_follow_the_run() -> None:
     assert [follow.on for follow in runs[0].follows] == [State.DEAD, State.SUCCEEDED]
 
 
-def test_a_step_brings_the_limits_of_its_jobs() -> None:
+def test_a_step_has_the_limits_of_its_jobs() -> None:
     own = Limit(name="api", size=3)
     made = step(NAME, plan(limits=(own,)), T0 + MINUTE, {}, ids())
     assert [limit.name for limit in made.limits] == ["api", "schedules/at-once"]

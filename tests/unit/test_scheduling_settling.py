@@ -34,7 +34,7 @@ TIMED_OUT = SeenRun(state=State.DEAD, reason=Reason.TIMED_OUT, ended=T0, error="
 CRASHED = SeenRun(state=State.DEAD, reason=Reason.CRASHED, ended=T0, error="Crashed")
 
 
-def test_the_record_of_a_run_tells_how_it_ended() -> None:
+def test_the_record_of_a_run_has_its_end() -> None:
     seen = SeenRun(state=State.DEAD, reason=Reason.CRASHED, started=T0 + 1, ended=T0 + 2, error="Boom: x")
     there = opened(plan(mode="triggered"), run(1, what="triggered"))
     settled, runs = settle(there, T0 + 5, {run(1).job: seen})
@@ -48,7 +48,7 @@ def test_the_record_of_a_run_tells_how_it_ended() -> None:
     assert (settled.failed, settled.error, settled.succeeded) == (T0 + 2, "Boom: x", None)
 
 
-def test_a_job_that_is_gone_ends_its_run() -> None:
+def test_a_deleted_job_ends_its_run() -> None:
     settled, runs = settle(opened(plan(), run(1)), T0 + 5, {run(1).job: None})
     ((_, record),) = told(runs)
     assert (record.state, record.ended) == (None, T0 + 5)
@@ -57,14 +57,14 @@ def test_a_job_that_is_gone_ends_its_run() -> None:
 
 
 @pytest.mark.parametrize("seen", [RUNS, WAITS, SeenRun(state=State.RETRYING)])
-def test_a_run_that_goes_on_stays_open(seen: SeenRun) -> None:
+def test_a_run_without_an_end_stays_open(seen: SeenRun) -> None:
     there = opened(plan(), run(1), run(2))
     assert settle(there, T0, {run(1).job: seen}) == (there, [])
     assert settle(there, T0, {}) == (there, [])
 
 
-def test_runs_are_taken_in_by_their_ends() -> None:
-    """The one that ended last is the last, and says how many failed in a row, whenever it was made."""
+def test_ends_of_runs_are_applied_in_the_order_of_their_times() -> None:
+    """The run that ended last decides the number of failures in a row, whenever it was made."""
     there = opened(plan(overlap="allow"), run(1), run(2, T0 + 1), run(3, T0 + 2))
     ends = {
         run(1).job: SeenRun(state=State.DEAD, ended=T0 + 30, error="late"),
@@ -82,7 +82,7 @@ def test_runs_are_taken_in_by_their_ends() -> None:
 
 
 @pytest.mark.parametrize("bad", [FAILED, TIMED_OUT, CRASHED])
-def test_so_many_failures_in_a_row_disable(bad: SeenRun) -> None:
+def test_max_failures_in_a_row_disable_the_schedule(bad: SeenRun) -> None:
     there = ended(plan(max_failures=3), bad, bad)
     assert (there.enabled, there.failures) == (True, 2)
     made = look(opened(there, run(9)), T0 + 5, bad)
@@ -93,25 +93,27 @@ def test_so_many_failures_in_a_row_disable(bad: SeenRun) -> None:
     assert look(off, T0 + 2 * MINUTE).jobs == ()
 
 
-def test_one_success_and_they_are_forgotten() -> None:
+def test_one_success_resets_the_failures() -> None:
     there = ended(plan(max_failures=3), FAILED, FAILED, DONE, FAILED, FAILED)
     assert (there.enabled, there.failures) == (True, 2)
 
 
 @pytest.mark.parametrize("neither", [CANCELLED, None])
-def test_cancelled_and_gone_is_neither(neither: SeenRun | None) -> None:
+def test_cancelled_and_deleted_runs_are_neither_success_nor_failure(neither: SeenRun | None) -> None:
     there = ended(plan(max_failures=3), FAILED, neither, FAILED, neither)
     assert (there.enabled, there.failures) == (True, 2)
     assert not ended(there, FAILED).enabled
 
 
-def test_never_if_it_is_zero() -> None:
+def test_a_max_failures_of_zero_never_disables() -> None:
     there = ended(plan(max_failures=0), *[FAILED] * 20)
     assert (there.enabled, there.failures) == (True, 20)
 
 
 def test_backfills_do_not_count() -> None:
-    """They are about what is over: they neither disable what comes, nor prove that it works."""
+    """They run occurrences of the past: their failures do not disable the schedule, and their successes prove
+    nothing.
+    """
     there = ended(plan(max_failures=2), FAILED)
     bad = replace(there, open=(run(1, what="backfilled"), run(2, T0 + 1, what="backfilled")))
     settled = look(bad, T0 + 2, FAILED).plan
@@ -121,8 +123,8 @@ def test_backfills_do_not_count() -> None:
     assert not look(forced, T0 + 2, FAILED).plan.enabled
 
 
-def test_failures_after_it_was_disabled() -> None:
-    """What still ran when it was disabled is counted and told, and changes nothing else."""
+def test_failures_after_the_schedule_was_disabled() -> None:
+    """A run that was still open then is counted and recorded, and changes nothing else."""
     there = opened(plan(max_failures=2, overlap="allow"), *(run(n, T0 + n) for n in range(4)))
     off = look(there, T0 + 10, FAILED).plan
     assert (off.enabled, off.failures, off.trips, off.back_at) == (False, 4, 1, T0 + 10 + 10 * MINUTE)
@@ -133,7 +135,7 @@ def test_failures_after_it_was_disabled() -> None:
     assert still.plan.back_at is None
 
 
-def test_the_way_back_doubles_up_to_six_hours() -> None:
+def test_the_pause_before_a_trial_doubles_up_to_six_hours() -> None:
     there, now, pauses = plan(max_failures=2), T0, list[int]()
     there = ended(there, FAILED, FAILED, now=now)
     for _ in range(8):
@@ -149,14 +151,14 @@ def test_the_way_back_doubles_up_to_six_hours() -> None:
     assert pauses == [10, 20, 40, 80, 160, 320, 360, 360]
 
 
-def test_a_longer_pause_than_six_hours_stays_as_it_is() -> None:
+def test_a_pause_longer_than_six_hours_does_not_change() -> None:
     there = ended(plan(max_failures=1, reenable_after=24 * HOUR), FAILED)
     for trip in range(3):
         assert there.back_at == T0 + trip * 24 * HOUR + 24 * HOUR
         there = ended(look(there, there.back_at).plan, FAILED, now=there.back_at)
 
 
-def test_what_was_due_meanwhile_is_not_made_up_for() -> None:
+def test_occurrences_during_the_pause_are_not_run_later() -> None:
     off = ended(plan(max_failures=1, misfire="all"), FAILED)
     back = look(off, T0 + 10 * MINUTE)
     assert (back.runs, back.plan.watermark, back.plan.due) == ((), T0 + 10 * MINUTE, T0 + 11 * MINUTE)
@@ -168,7 +170,7 @@ def _on_trial() -> SchedulePlan:
     return look(off, off.back_at).plan
 
 
-def test_on_trial_one_run_decides() -> None:
+def test_one_run_decides_the_trial() -> None:
     good = ended(_on_trial(), DONE)
     assert (good.enabled, good.trial, good.trips, good.failures) == (True, False, 0, 0)
     assert not ended(_on_trial(), FAILED).enabled
@@ -177,13 +179,13 @@ def test_on_trial_one_run_decides() -> None:
     assert not ended(open_still, FAILED).enabled
 
 
-def test_after_zero_somebody_has_to_enable_it() -> None:
+def test_with_a_pause_of_zero_a_user_must_enable_the_schedule() -> None:
     there = ended(plan(max_failures=1, reenable_after=0), FAILED)
     assert (there.enabled, there.back_at) == (False, None)
     assert look(there, T0 + 1000 * HOUR).plan == there
 
 
-def test_a_pause_that_was_changed_meanwhile() -> None:
+def test_a_pause_that_was_changed_meanwhile_applies() -> None:
     there = ended(plan(max_failures=1), FAILED)
     shorter = revise(there, definition(max_failures=1, reenable_after=MINUTE), T0, owner="user")
     assert look(shorter, T0 + SECOND).look == T0 + SECOND + MINUTE
@@ -192,12 +194,12 @@ def test_a_pause_that_was_changed_meanwhile() -> None:
     assert not look(never, T0 + HOUR).plan.enabled
 
 
-def test_a_clock_that_goes_back_does_not_hold_it_off_for_longer() -> None:
+def test_a_clock_that_goes_back_does_not_extend_the_pause() -> None:
     there = ended(plan(max_failures=1), FAILED)
     assert look(there, T0 - 24 * HOUR).plan.back_at == T0 - 24 * HOUR + 10 * MINUTE
 
 
-def test_enabling_resets() -> None:
+def test_enabling_resets_failures_and_pause() -> None:
     on = enable(ended(plan(max_failures=2), FAILED, FAILED), T0 + MINUTE)
     assert (on.enabled, on.off, on.note, on.failures, on.trips, on.trial, on.back_at) == (
         True, "", "", 0, 0, False, None,
@@ -212,7 +214,7 @@ def test_enabling_resets() -> None:
 # ---- continuous -----------------------------------------------------------------------------------
 
 
-def test_continuous_runs_one_after_the_other() -> None:
+def test_continuous_runs_follow_each_other() -> None:
     there = plan(mode="continuous", min_pause=5 * SECOND)
     made = look(there, T0)
     assert (words(made.runs), made.plan.due, len(made.plan.open)) == (["fired"], None, 1)
@@ -226,7 +228,7 @@ def test_continuous_runs_one_after_the_other() -> None:
     assert words(long_ago.runs) == ["fired", "fired"]
 
 
-def test_continuous_runs_have_moments_of_their_own() -> None:
+def test_continuous_runs_have_their_own_times() -> None:
     """Also while the clock stands still or goes back."""
     there, at, new_id = plan(mode="continuous"), list[int](), ids()
     for now in (T0, T0, T0 - HOUR, T0 - HOUR + 1, T0 + 1, T0 + MINUTE):
@@ -237,7 +239,7 @@ def test_continuous_runs_have_moments_of_their_own() -> None:
     assert at == sorted(at)
 
 
-def test_continuous_does_not_wait_for_a_clock_that_went_back() -> None:
+def test_a_continuous_schedule_does_not_wait_for_a_clock_that_went_back() -> None:
     there = look(plan(mode="continuous", min_pause=5 * SECOND), T0).plan
     made = look(there, T0 - HOUR, SeenRun(state=State.SUCCEEDED, ended=T0))
     assert made.plan.due == T0 - HOUR + 5 * SECOND
@@ -245,7 +247,7 @@ def test_continuous_does_not_wait_for_a_clock_that_went_back() -> None:
     assert look(waits, T0 - HOUR).look == T0 - HOUR + 5 * SECOND
 
 
-def test_continuous_off_and_on_while_it_runs() -> None:
+def test_a_continuous_schedule_disabled_and_enabled_during_a_run() -> None:
     there = look(plan(mode="continuous", min_pause=MINUTE), T0).plan
     off = disable(there, T0 + 1)
     assert look(off, T0 + SECOND).jobs == ()
@@ -259,7 +261,7 @@ def test_continuous_off_and_on_while_it_runs() -> None:
     assert look(on_again, T0 + HOUR, SeenRun(state=State.SUCCEEDED, ended=T0 + 4)).jobs != ()
 
 
-def test_continuous_that_failures_disable_comes_back() -> None:
+def test_a_continuous_schedule_that_failures_disabled_comes_back() -> None:
     there = look(plan(mode="continuous", max_failures=1, min_pause=20 * MINUTE), T0).plan
     off = look(there, T0, SeenRun(state=State.DEAD, ended=T0)).plan
     assert (off.enabled, off.due) == (False, None)
@@ -267,7 +269,7 @@ def test_continuous_that_failures_disable_comes_back() -> None:
     assert (back.plan.trial, back.jobs, back.plan.due) == (True, (), T0 + 20 * MINUTE)
 
 
-def test_another_mode() -> None:
+def test_a_change_of_mode_keeps_open_runs() -> None:
     there = opened(new_plan(definition(), T0), run(1))
     continuous = revise(there, definition(mode="continuous"), T0 + 1, owner="user")
     assert (continuous.due, continuous.rule) == (None, None)

@@ -78,7 +78,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def test_a_run_without_failures_is_one_run(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_failures_is_not_repeated(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
     assert project.run("def test_good(): pass") == 0
     assert len(project.calls) == 1
     lines = capfd.readouterr().out.splitlines()
@@ -139,7 +139,7 @@ def test_a_file_that_cannot_be_imported_is_a_failure_without_a_second_run(
     assert said.splitlines()[-1] == "0 passed, 1 failed"
 
 
-def test_nor_can_it_pass_in_a_second_run_when_xdist_runs_the_other_files(
+def test_a_file_that_cannot_be_imported_fails_also_when_xdist_runs_the_other_files(
     project: Project, capfd: pytest.CaptureFixture[str]
 ) -> None:
     project.workers = "1"
@@ -165,7 +165,7 @@ def mark():
 """
 
 
-def test_very_many_failures_have_no_second_run(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
+def test_very_many_failures_are_not_run_again(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
     many = outcomes.MOST_REPEATED + 1
     assert project.run(f"import pytest\n@pytest.mark.parametrize('n', range({many}))\ndef test_x(n): assert False") == 1
     assert len(project.calls) == 1

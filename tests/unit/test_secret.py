@@ -1,4 +1,4 @@
-"""A Secret shows itself to nobody and travels through the codec as the value it holds."""
+"""A Secret is never shown, and passes through the codec as the value it holds."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def nested(login: Login, keys: list[Secret[bytes]], day: Secret[date] | None = N
 
 
 @pytest.mark.parametrize("shown", [repr, str, format, "{:>5}".format, "%s".__mod__, lambda s: str([s, {1: s}])])
-def test_it_is_shown_as_stars(shown: Any) -> None:
+def test_a_secret_is_shown_as_stars(shown: Any) -> None:
     assert CANARY not in shown(Secret(CANARY))
     assert "***" in shown(Secret(CANARY))
 
 
-def test_it_gives_its_value_only_when_asked() -> None:
+def test_reveal_returns_the_value() -> None:
     assert Secret(CANARY).reveal() == CANARY
 
 
-def test_it_is_equal_by_value_and_to_no_plain_value() -> None:
+def test_secrets_are_equal_by_value_and_never_equal_to_a_plain_value() -> None:
     assert Secret("a") == Secret("a")
     assert Secret("a") != Secret("b")
     assert Secret("a") != "a"
     assert len({Secret("a"), Secret("a")}) == 1
 
 
-def test_it_can_be_copied_and_pickled_and_not_changed() -> None:
+def test_a_secret_can_be_copied_and_pickled_and_not_changed() -> None:
     secret = Secret({"a": [CANARY]})
     assert pickle.loads(pickle.dumps(secret)) == copy.deepcopy(secret) == secret
     with pytest.raises(AttributeError):
@@ -60,22 +60,22 @@ def test_the_payload_holds_the_plain_value_and_the_worker_gets_a_secret() -> Non
     assert signature.decode_call(data) == (sent, {})
 
 
-def test_parameters_that_hold_one_are_known() -> None:
+def test_parameters_that_hold_a_secret_are_found() -> None:
     def fn(plain: str, bare: Secret, deep: dict[str, Login | None]) -> None: ...  # type: ignore[type-arg]  # bare is allowed
 
     assert Signature.of(fn).secrets == ("bare", "deep")
     assert Signature.of(nested).secrets == ("login", "keys", "day")
 
 
-def test_a_plain_value_is_accepted_for_one() -> None:
-    """So that a command line or another language can call the task."""
+def test_a_plain_value_is_accepted_for_a_secret() -> None:
+    """So a command line or another language can call the task."""
 
     def fn(token: Secret[str]) -> None: ...
 
     assert Signature.of(fn).encode_call((CANARY,), {}) == b'{"token":"canary-9f2c-41"}'
 
 
-def test_its_value_is_checked_and_no_error_shows_it() -> None:
+def test_the_value_of_a_secret_is_checked_and_no_error_shows_it() -> None:
     def fn(number: Secret[int], anything: Any = None) -> None: ...
 
     signature = Signature.of(fn)
@@ -86,7 +86,7 @@ def test_its_value_is_checked_and_no_error_shows_it() -> None:
     assert CANARY not in f"{wrong.value}{lost.value}"
 
 
-def test_a_result_may_be_one() -> None:
+def test_a_result_can_be_a_secret() -> None:
     signature = Signature.of(nested)
     data, note = signature.encode_result(Secret(CANARY))
     assert (data, note) == (b'"canary-9f2c-41"', None)
@@ -99,8 +99,8 @@ def test_an_undeclared_secret_result_is_refused_without_showing_it() -> None:
     assert CANARY not in str(note)
 
 
-def test_what_a_secret_held_is_redacted_from_then_on() -> None:
-    """Also when it is only decoded, as a worker does."""
+def test_the_value_of_a_secret_is_redacted_from_then_on() -> None:
+    """Also when it is only decoded, as in a worker."""
     value = "decoded-canary-7781"
     assert value in redact(f"the value is {value}")
     Signature.of(nested).decode_call(b'{"login":{"user":"u","token":"%b"},"keys":[]}' % value.encode())

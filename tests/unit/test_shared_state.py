@@ -1,4 +1,4 @@
-"""The board: shared memory between a worker and whoever watches it."""
+"""Shared memory between a worker and the process that watches it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def board() -> Iterator[SharedState]:
     board.close()
 
 
-def test_both_processes_read_the_same_words(board: SharedState) -> None:
+def test_both_processes_read_the_same_values(board: SharedState) -> None:
     other = SharedState.attach(os.dup(board.fd))
     other.ticked, other.tried, other.phase = 1.5, 2.5, Phase.DRAINING
     assert (board.ticked, board.tried, board.phase) == (1.5, 2.5, Phase.DRAINING)
@@ -45,7 +45,7 @@ def test_a_started_job_is_shown_until_it_ends(board: SharedState) -> None:
     assert board.jobs() == []
 
 
-def test_a_line_in_the_middle_of_a_write_is_left_out(board: SharedState) -> None:
+def test_a_row_in_the_middle_of_a_write_is_left_out(board: SharedState) -> None:
     board.start(0, JOB, 1, 0.0, 0, 0)
     board.start(1, JOB, 2, 0.0, 0, 0)
     struct.pack_into("=q", board._memory, 64, 99)  # a new token in front, the old one at the end
@@ -68,7 +68,7 @@ def test_a_descriptor_without_shared_state_is_refused() -> None:
     os.close(read)
 
 
-def test_closing_twice_is_closing_once(board: SharedState) -> None:
+def test_close_can_be_called_twice(board: SharedState) -> None:
     board.close()
     board.close()
     assert board.fd == -1

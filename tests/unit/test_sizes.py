@@ -28,12 +28,12 @@ from mainspring.errors import InvalidOption
         (7, 7),
     ],
 )
-def test_sizes_count_in_thousands_and_with_an_i_in_1024s(text: Any, size: int) -> None:
+def test_sizes_use_powers_of_1000_and_with_an_i_powers_of_1024(text: Any, size: int) -> None:
     assert to_bytes(text) == size
 
 
 @pytest.mark.parametrize("value", ["", "M", "256M", "256 potatoes", "-1MB", -1, 1.5, True, None, "1e6"])
-def test_what_is_no_size_is_refused_by_name(value: Any) -> None:
+def test_a_value_that_is_not_a_size_is_refused_with_the_option(value: Any) -> None:
     with pytest.raises(InvalidOption, match="memory="):
         to_bytes(value, what="memory")
 
@@ -47,5 +47,5 @@ def test_sizes_are_shown_short(size: int, text: str) -> None:
 
 
 @given(st.integers(0, 10**16))
-def test_shown_sizes_can_be_read_and_are_near(size: int) -> None:
+def test_shown_sizes_can_be_parsed_and_are_close(size: int) -> None:
     assert abs(to_bytes(format_size(size)) - size) <= size * 0.006

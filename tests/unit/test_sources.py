@@ -40,7 +40,7 @@ class TestEnvironment:
             settings(tmp_path).load()
 
     @pytest.mark.parametrize("name", ["PROCESSES", "UNTIL_EMPTY"])
-    def test_a_worker_flag_is_no_variable_and_the_refusal_says_where_it_goes(
+    def test_a_worker_flag_is_no_variable_and_the_error_names_its_place(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
     ) -> None:
         monkeypatch.setenv(f"MAINSPRING_{name}", "2")
@@ -55,9 +55,10 @@ class TestEnvironment:
             "MAINSPRING_PORT_6379_TCP_ADDR", "MAINSPRING_WORKER_SERVICE_HOST", "MAINSPRING_WORKER_PORT_80_TCP",
         ],
     )  # fmt: skip
-    def test_our_own_variables_and_those_of_a_cluster_are_let_be(
+    def test_our_own_variables_and_those_of_a_cluster_are_ignored(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
     ) -> None:
+        """An unknown variable would raise ``UnknownOption``."""
         monkeypatch.setenv(name, "10.0.0.1")
         settings(tmp_path).load()
 
@@ -83,7 +84,7 @@ class TestEnvironment:
             ("DURABILITY", "none", "MAINSPRING_DURABILITY: durability='none': must be one of full, normal"),
         ],
     )  # fmt: skip
-    def test_a_bad_value_is_told_with_its_variable_and_the_reason(
+    def test_a_bad_value_is_reported_with_its_variable_and_the_reason(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, says: str
     ) -> None:
         monkeypatch.setenv(f"MAINSPRING_{name}", text)
@@ -94,7 +95,7 @@ class TestEnvironment:
         monkeypatch.setenv("MAINSPRING_LEASE", " ")
         assert settings(tmp_path).origins["lease"].source == "default"
 
-    def test_it_is_read_on_first_use_and_not_before(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_environment_is_read_at_first_use(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         made = settings(tmp_path)
         monkeypatch.setenv("MAINSPRING_VERSION", "v7")
         assert made.version == "v7"
@@ -108,7 +109,7 @@ class TestFile:
         with pytest.raises(UnknownOption, match=rf"{re.escape(str(path))}: option 'leese'.*did you mean 'lease'"):
             settings(tmp_path).load()
 
-    def test_a_key_of_pyproject_is_told_with_its_table(self, tmp_path: Path) -> None:
+    def test_a_key_of_pyproject_is_reported_with_its_table(self, tmp_path: Path) -> None:
         path = written(tmp_path, '[tool.mainspring]\nleese = "1s"\n', "pyproject.toml")
         says = rf"{re.escape(str(path))}: option 'tool.mainspring.leese'.*did you mean 'tool.mainspring.lease'"
         with pytest.raises(UnknownOption, match=says):
@@ -130,12 +131,12 @@ class TestFile:
             ("lease = ", "mainspring.toml: cannot be read: Invalid value (at"),
         ],
     )
-    def test_a_bad_value_is_told_with_file_key_and_reason(self, tmp_path: Path, text: str, says: str) -> None:
+    def test_a_bad_value_is_reported_with_file_key_and_reason(self, tmp_path: Path, text: str, says: str) -> None:
         written(tmp_path, text)
         with pytest.raises(ConfigError, match=re.escape(f"{tmp_path}/{says}")):
             settings(tmp_path).load()
 
-    def test_a_bad_value_stops_the_start_also_where_another_place_wins(
+    def test_a_bad_value_stops_the_start_also_when_another_place_overrides_it(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         written(tmp_path, 'lease = "soon"')
@@ -143,7 +144,7 @@ class TestFile:
         with pytest.raises(InvalidOption, match=r"mainspring\.toml: lease"):
             settings(tmp_path, lease="6s").load()
 
-    def test_the_nearest_project_above_the_declaring_file_counts(self, tmp_path: Path) -> None:
+    def test_the_nearest_project_above_the_declaring_file_is_used(self, tmp_path: Path) -> None:
         written(tmp_path, 'version = "outer"')
         inner = tmp_path / "inner" / "package"
         inner.mkdir(parents=True)
@@ -151,7 +152,7 @@ class TestFile:
         written(inner.parent, 'version = "inner"')
         assert settings(inner).version == "inner"
 
-    def test_a_pyproject_that_says_nothing_of_us_gives_nothing(self, tmp_path: Path) -> None:
+    def test_a_pyproject_without_our_table_has_no_effect(self, tmp_path: Path) -> None:
         written(tmp_path, '[project]\nname = "mainspring-user"\n', "pyproject.toml")
         assert {origin.source for origin in settings(tmp_path).origins.values()} == {"default"}
 
@@ -161,7 +162,7 @@ class TestFile:
         with pytest.raises(ConfigError, match=r"mainspring\.toml and .*pyproject\.toml .* both contain settings"):
             settings(tmp_path).load()
 
-    def test_another_file_can_be_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_settings_file_can_be_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         written(tmp_path, 'version = "project"')
         named = written(tmp_path, 'version = "named"', "other.toml")
         monkeypatch.setenv("MAINSPRING_CONFIG", str(named))
@@ -173,14 +174,14 @@ class TestFile:
         with pytest.raises(ConfigError, match=r"MAINSPRING_CONFIG=nowhere\.toml: there is no such file"):
             settings(tmp_path).load()
 
-    def test_paths_in_the_file_count_from_the_file(self, tmp_path: Path) -> None:
+    def test_paths_in_the_file_are_relative_to_the_file(self, tmp_path: Path) -> None:
         written(tmp_path, 'url = "sqlite:///data/jobs.db"\nlog_file = "log/all.log"')
         made = settings(tmp_path)
         assert made.url == f"sqlite:///{tmp_path}/data/jobs.db"
         assert made.log_file == f"{tmp_path}/log/all.log"
 
     @pytest.mark.parametrize("url", ["sqlite:////var/jobs.db", "sqlite://", "sqlite:///:memory:", "redis://h/0"])
-    def test_other_urls_stay_as_they_are(self, tmp_path: Path, url: str) -> None:
+    def test_other_urls_are_unchanged(self, tmp_path: Path, url: str) -> None:
         written(tmp_path, f'url = "{url}"\nlog_file = "stdout"')
         assert (settings(tmp_path).url, settings(tmp_path).log_file) == (url, "stdout")
 

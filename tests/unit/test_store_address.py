@@ -43,7 +43,7 @@ def test_an_option_of_another_engine_is_refused(url: str, name: str, value: Any)
         (REDIS, {"strict": True, "replicas": 2, "wait_fsync": True}),
     ],
 )
-def test_every_field_of_the_address_comes_from_the_setting_of_its_name(url: str, given: dict[str, Any]) -> None:
+def test_every_field_of_the_address_has_a_setting_of_its_name(url: str, given: dict[str, Any]) -> None:
     app = Mainspring(url, namespace="shop", durability="normal", **given)
     assert app.settings.address == StoreAddress(url=url, namespace="shop", durability="normal", **given)
     assert app.parts().store == app.settings.address, "the workers' too"

@@ -60,7 +60,9 @@ def hasty() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hasty")
 def test_a_slot_thread_survives_an_exception_at_any_moment() -> None:
-    """Half of the strikes find the body, half come late; the length of the body follows them to stay at the edge."""
+    """Half of the exceptions reach the body and half come late. The test adapts the length of the body to stay near
+    that moment.
+    """
     pool = _Pool()
     runner = SlotThread(cast("ThreadSlots", pool), 0)
     length, found = 3_000, 0

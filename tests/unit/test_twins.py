@@ -74,7 +74,7 @@ def verbs(kind: type) -> dict[str, Callable[..., Any]]:
 
 
 @pytest.mark.parametrize("kind", NO_STORE, ids=lambda kind: kind.__name__)
-def test_every_verb_has_its_twin(kind: type) -> None:
+def test_every_blocking_method_has_an_async_method(kind: type) -> None:
     names = set(verbs(kind))
     twins = {name for name in names if name[0] == "a" and name[1:] in names}
     assert {name for name in names - twins if f"a{name}" not in twins} == set()
@@ -82,7 +82,7 @@ def test_every_verb_has_its_twin(kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", NO_STORE, ids=lambda kind: kind.__name__)
-def test_twins_take_the_same_and_give_the_same(kind: type) -> None:
+def test_both_methods_have_the_same_parameters_and_result(kind: type) -> None:
     found = verbs(kind)
     for name, twin in found.items():
         if name[0] != "a" or name[1:] not in found:
@@ -93,7 +93,7 @@ def test_twins_take_the_same_and_give_the_same(kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", NO_STORE, ids=lambda kind: kind.__name__)
-def test_a_twin_is_awaited_or_iterated_by_async_for(kind: type) -> None:
+def test_an_async_method_is_awaited_or_iterated_with_async_for(kind: type) -> None:
     found = verbs(kind)
     for name, twin in found.items():
         if name[0] != "a" or name[1:] not in found:

@@ -37,7 +37,7 @@ def twin(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
     >>> class Greeter:
     ...     _PATH = "greeter"
     ...     async def agreet(self, name: str = "you") -> str:
-    ...         "Greet somebody by name."
+    ...         "Return a greeting."
     ...         return f"Hello, {name}"
     ...     greet = twin(agreet)
     >>> Greeter().greet("Ada")

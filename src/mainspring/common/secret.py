@@ -14,7 +14,7 @@ class Secret(Generic[T_co]):
 
     As the type of a task's argument or result (``token: Secret[str]``) it keeps the value out of
     logs, errors, job records and the command line, in this process and in the worker. The store
-    has the plain value: everybody who can read the store can read the value.
+    has the plain value: every user who can read the store can read the value.
 
     >>> token = Secret("s3cr3t-value")
     >>> print(token, [token], f"{token}")

@@ -28,8 +28,8 @@ class Key:
     In mode ``once`` a job holds its key while the job is live; with ``window``, at least for this time after the
     enqueue; with ``keep``, also for this time after the job succeeded. For another enqueue with a held key
     ``on_conflict`` decides: ``return`` returns the handle of the holder; ``replace`` makes the new job the holder (a
-    waiting holder is cancelled, a running holder continues); ``error`` raises ``KeyTaken``. With ``keep`` a key stands
-    for one request: an enqueue with other arguments raises ``KeyConflict``.
+    waiting holder is cancelled, a running holder continues); ``error`` raises ``KeyTaken``. With ``keep`` a key means
+    one request: an enqueue with other arguments raises ``KeyConflict``.
 
     In the other modes a new enqueue replaces the arguments and options of the waiting job with this key, and returns
     its handle. ``debounce``: the job starts when there was no enqueue for ``window``, and at the latest ``max_wait``

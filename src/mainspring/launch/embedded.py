@@ -44,7 +44,7 @@ class EmbeddedWorker:
         if self._thread is not None:
             raise NotOpen("this worker was started before", hint="Create a new one with app.worker().")
         self._pid = os.getpid()
-        self._restore_logs = logs.configure_for_guest(self._config.logs)
+        self._restore_logs = logs.configure_for_embedded(self._config.logs)
         self._thread = threading.Thread(target=self._run, name="mainspring-worker", daemon=True)
         self._thread.start()
         self._started.wait()

@@ -58,7 +58,7 @@ class Hold(CapacityHolder):
     """A held lock, renewed at every third of its ttl.
 
     It ends at ``until``, by the clock of this process, unless the store confirms another renewal. ``until`` is counted
-    from the moment when the last confirmed renewal was sent, so the store gives the lock to nobody else before.
+    from the moment when the last confirmed renewal was sent, so the store gives the lock to no other holder before.
     """
 
     log = logging.getLogger("mainspring.locks")

@@ -15,8 +15,8 @@ from mainspring.worker.config import LogSettings
 
 _SHORTEST = 8  # length of a value in the environment: shorter values are words
 _installed: list[tuple[logging.Logger, logging.Handler]] = []
-_guests: list[object] = []
-_guests_lock = threading.Lock()
+_embedded: list[object] = []
+_embedded_lock = threading.Lock()
 _levels = [
     logging.NOTSET,
     logging.NOTSET,
@@ -43,26 +43,26 @@ def configure(settings: LogSettings = LogSettings(), *, worker: bool = False) ->
     if settings.file is not None or not taken:
         _install(root if worker else log, settings)
     else:
-        _tell_unused(settings)
+        _warn_unused(settings)
 
 
-def configure_for_guest(settings: LogSettings) -> Callable[[], None]:
+def configure_for_embedded(settings: LogSettings) -> Callable[[], None]:
     """Set up logging for an embedded worker; handlers of the program are not changed.
 
     Call the returned function when the worker has ended; the last call restores the logging of before. If several
     workers run at once, the settings of the first apply.
     """
-    guest, root = object(), logging.getLogger()
-    with _guests_lock:
-        if _guests or settings.file is not None or not (root.handlers or log.handlers):
-            if not _guests:
+    worker, root = object(), logging.getLogger()
+    with _embedded_lock:
+        if _embedded or settings.file is not None or not (root.handlers or log.handlers):
+            if not _embedded:
                 _levels[:] = root.level, log.level
                 _configure_or_undo(settings)
-            _guests.append(guest)
+            _embedded.append(worker)
         else:
             carry_fields()
-            _tell_unused(settings)
-    return lambda: _leave(guest)
+            _warn_unused(settings)
+    return lambda: _leave(worker)
 
 
 def _configure_or_undo(settings: LogSettings) -> None:
@@ -73,11 +73,11 @@ def _configure_or_undo(settings: LogSettings) -> None:
         raise
 
 
-def _leave(guest: object) -> None:
-    with _guests_lock:
-        if guest in _guests:
-            _guests.remove(guest)
-            if not _guests:
+def _leave(worker: object) -> None:
+    with _embedded_lock:
+        if worker in _embedded:
+            _embedded.remove(worker)
+            if not _embedded:
                 _restore()
 
 
@@ -87,7 +87,7 @@ def _restore() -> None:
         logger.setLevel(level)
 
 
-def _tell_unused(settings: LogSettings) -> None:
+def _warn_unused(settings: LogSettings) -> None:
     if settings.format != "auto":
         log.warning("log_format=%s has no effect: the program has set up logging itself", settings.format)
 

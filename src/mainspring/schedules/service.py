@@ -123,7 +123,7 @@ class Scheduler(Service):
 
     def _end_pause(self, name: str, plan: SchedulePlan, now: int) -> SchedulePlan:
         """The plan without its pause between continuous runs, if the pause is over by our own clock. The store's clock
-        may stand still for an hour after it was set back."""
+        may not advance for an hour after it was set back."""
         if plan.definition.mode != "continuous" or not plan.enabled or plan.due is None:
             self._time.forget(name)
             return plan

@@ -122,7 +122,7 @@ class SideDatabase(Database):
 
 
 class Sides:
-    """Opens sides, and knows who waits for whom."""
+    """Opens sides, and knows which side waits for which."""
 
     def __init__(self, url: str, store: PostgresStore) -> None:
         self._url = url
@@ -158,7 +158,7 @@ class Sides:
                 await asyncio.sleep(0.005)
 
     async def until_waiting(self, number: int) -> None:
-        """Until so many connections of this database wait for locks."""
+        """Wait until this many connections of this database wait for locks."""
         watcher = await self.open()
         await watcher.connection.set_autocommit(True)
         waiting = (

@@ -17,13 +17,13 @@ from tests.stores.postgres.sides import Sides
 
 
 def id_of_a_clock(off_by: int) -> bytes:
-    """A UUIDv7 as made by a machine whose clock is off by so many microseconds."""
+    """A UUIDv7 as made by a machine whose clock is off by this many microseconds."""
     milliseconds = (time.time_ns() // 1000 + off_by) // 1000
     return UUID(bytes=milliseconds.to_bytes(6, "big") + new_id().bytes[6:]).bytes
 
 
-async def test_producers_an_hour_off_are_served_in_the_order_of_arrival(store: PostgresStore) -> None:
-    """One producer is an hour ahead, one an hour behind: neither starves, neither jumps the line."""
+async def test_producers_with_clocks_an_hour_off_are_served_in_the_order_of_arrival(store: PostgresStore) -> None:
+    """One producer is an hour ahead, one an hour behind: no job starves, and no job overtakes another."""
     jobs = [job(id=id_of_a_clock(off)) for off in (HOUR, -HOUR, 0, -HOUR, HOUR, 0)]
     for each in jobs:
         await one(store, each)
@@ -31,7 +31,7 @@ async def test_producers_an_hour_off_are_served_in_the_order_of_arrival(store: P
     assert ids(await hand.take(6)) == ids(jobs)
 
 
-async def test_the_time_of_arrival_is_the_servers(store: PostgresStore) -> None:
+async def test_the_time_of_arrival_is_the_time_of_the_server(store: PostgresStore) -> None:
     early, late = job(id=id_of_a_clock(-HOUR)), job(id=id_of_a_clock(HOUR))
     await put_in(store, late)
     await put_in(store, early)
@@ -57,7 +57,7 @@ async def test_tokens_grow_also_when_the_clock_steps_back(postgres_owner_url: st
 
 
 async def test_a_job_does_not_start_before_it_was_enqueued(store: PostgresStore, sides: Sides) -> None:
-    """A turn takes its time when it has locked the worker; a job that arrives after that is still claimed by it."""
+    """A turn reads the time when it has locked the worker. It can still claim a job that arrives after that."""
     hand = await Hand(store).join()
     holder, side = await sides.open(), await sides.open()
     await holder.set_mode("other", QueueMode.PAUSED)  # a turn has taken its time by the moment it waits for this

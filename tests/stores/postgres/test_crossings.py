@@ -45,8 +45,8 @@ def want_turn(hand: Hand, n: int, *acks: Ack) -> Turn:
 
 
 class TestKeys:
-    async def test_two_producers_of_one_key(self, store: PostgresStore, sides: Sides) -> None:
-        """The second waits for the first and is answered with its job."""
+    async def test_two_producers_of_one_key_make_one_job(self, store: PostgresStore, sides: Sides) -> None:
+        """The second waits for the first and gets its job."""
         first, second = await sides.open(), await sides.open()
         one_job, other = keyed(), keyed()
         await first.enqueue(one_job, batch=b"1")
@@ -54,7 +54,9 @@ class TestKeys:
         assert said == [Enqueued(one_job.id, False)]
         assert await gone(store, other)
 
-    async def test_two_producers_of_one_key_and_the_first_rolls_back(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_the_second_producer_of_a_key_inserts_when_the_first_rolls_back(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
         first, second = await sides.open(), await sides.open()
         one_job, other = keyed(), keyed()
         await first.enqueue(one_job, batch=b"1")
@@ -84,8 +86,10 @@ class TestKeys:
                 await tasks.pop(each).commit()
         assert made == [True, True, False, False]
 
-    async def test_a_replacement_against_a_claim(self, store: PostgresStore, sides: Sides) -> None:
-        """The holder was claimed while the replacement waited for it: it runs on, without the key."""
+    async def test_a_replacement_that_waited_for_a_claim_leaves_the_holder_running(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        """The holder was claimed while the replacement waited: it runs on without the key."""
         holder = await one(store, keyed())
         hand = await Hand(store).join()
         first, second = await sides.open(), await sides.open()
@@ -95,7 +99,7 @@ class TestKeys:
         assert await state(store, holder) == State.RUNNING
         assert await put_in(store, keyed()) == [Enqueued(new.id, False)]
 
-    async def test_a_claim_passes_over_what_is_being_replaced(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_claim_skips_a_job_that_is_being_replaced(self, store: PostgresStore, sides: Sides) -> None:
         holder = await one(store, keyed())
         hand = await Hand(store).join()
         first, second = await sides.open(), await sides.open()
@@ -105,8 +109,9 @@ class TestKeys:
         await second.commit()
         assert await ending(store, holder) == (State.CANCELLED, Reason.SUPERSEDED)
 
-    async def test_a_retry_by_hand_against_a_new_holder(self, store: PostgresStore, sides: Sides) -> None:
-        """The retry waits for the enqueue that takes the key and finds it held."""
+    async def test_a_retry_by_hand_that_waited_for_an_enqueue_finds_the_key_held(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
         hand, claim = await running(store, keyed())
         await hand.kill(claim)
         first, second = await sides.open(), await sides.open()
@@ -116,7 +121,9 @@ class TestKeys:
         assert (said.done, said.held) == ((), ((claim.id, holder.id),))
         assert await state(store, claim) == State.DEAD
 
-    async def test_an_enqueue_against_a_retry_by_hand(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_an_enqueue_that_waited_for_a_retry_by_hand_finds_the_key_held(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
         hand, claim = await running(store, keyed())
         await hand.kill(claim)
         first, second = await sides.open(), await sides.open()
@@ -124,8 +131,10 @@ class TestKeys:
         said = await sides.behind(first, second, lambda: second.enqueue(keyed()))
         assert said == [Enqueued(claim.id, False)]
 
-    async def test_an_enqueue_against_a_deletion_of_the_holder(self, store: PostgresStore, sides: Sides) -> None:
-        """The key's row goes with the holder: the enqueue that waited for it makes the row anew."""
+    async def test_an_enqueue_that_waited_for_the_deletion_of_the_holder_takes_the_key(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        """The deletion removes the row of the key, so the enqueue inserts it again."""
         holder, new = await one(store, keyed()), keyed()
         first, second = await sides.open(), await sides.open()
         await first.act(Action.DELETE, holder.id)
@@ -135,8 +144,8 @@ class TestKeys:
 
 
 class TestModes:
-    async def test_a_pause_waits_for_a_turn_that_has_looked(self, store: PostgresStore, sides: Sides) -> None:
-        """Once it is confirmed no job of the queue starts."""
+    async def test_a_pause_waits_for_a_turn_that_has_read_the_mode(self, store: PostgresStore, sides: Sides) -> None:
+        """No job of the queue starts after the pause is confirmed."""
         made, later = await one(store), job()
         hand, other = await Hand(store).join(), await Hand(store).join()
         first, second = await sides.open(), await sides.open()
@@ -160,12 +169,13 @@ class TestModes:
         side = await sides.open()
         await side.set_mode("q", QueueMode.PAUSED)
         await asyncio.wait_for(hand.succeed(claim), 30)
+        assert (await store.find(Query(ids=(claim.id,)))).jobs[0].state == State.SUCCEEDED
         await side.rollback()
 
 
 class TestReports:
     async def test_a_report_that_waited_for_a_rescue_is_refused(self, store: PostgresStore, sides: Sides) -> None:
-        """The late owner writes neither progress nor log."""
+        """The earlier owner writes neither progress nor log lines."""
         hand, claim = await running(store)
         news = AttemptReport(id=claim.id, token=claim.token, progress=b"1", logs=(LogLine(1, "INFO", "x"),))
         first, second = await sides.open(), await sides.open()
@@ -194,7 +204,9 @@ class TestReports:
         assert await sides.behind(first, second, lambda: second.report(hand.name, other))
         assert [(line.n, line.at) for line in await store.logs(claim.id)] == [(1, 1), (2, 2)]
 
-    async def test_a_child_that_is_added_does_not_stop_reports(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_an_enqueued_child_does_not_block_reports_of_its_parent(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
         hand, claim = await running(store)
         first, second = await sides.open(), await sides.open()
         await first.enqueue(job(after=[Edge(claim.id)]))
@@ -205,12 +217,14 @@ class TestReports:
         await second.commit()
 
 
-class TestActs:
+class TestActions:
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.DELETE, Action.REPRIORITISE])
-    async def test_what_was_claimed_meanwhile_is_looked_at_again(
+    async def test_an_action_checks_again_a_job_that_was_claimed_meanwhile(
         self, store: PostgresStore, sides: Sides, action: Action
     ) -> None:
-        """Listed as ready, claimed before its turn came: it is no longer what the query asked for."""
+        """The query listed the job as ready, and a turn claimed it before the action: the query does not match any
+        more.
+        """
         made = await one(store)
         hand = await Hand(store).join()
         first, second = await sides.open(), await sides.open()
@@ -222,7 +236,7 @@ class TestActs:
         assert (found.state, found.ordered, found.priority) == (State.RUNNING, False, made.priority)
 
     async def test_a_deletion_that_waited_for_a_retry_finds_the_job(self, store: PostgresStore, sides: Sides) -> None:
-        """It went from one table to another while the deletion waited: it is found there, and locked."""
+        """The job moved to another table while the deletion waited. It is found and locked there."""
         hand, claim = await running(store)
         await hand.kill(claim)
         first, second = await sides.open(), await sides.open()
@@ -240,8 +254,8 @@ class TestActs:
         assert (said.done, said.refused) == ((), ((claim.id, State.READY),))
         assert (await row(store, claim)).epoch == 2
 
-    async def test_run_now_against_a_promotion(self, store: PostgresStore, sides: Sides) -> None:
-        """A promotion skips rows that another transaction has locked; the job becomes ready once."""
+    async def test_run_now_and_a_promotion_make_a_job_ready_once(self, store: PostgresStore, sides: Sides) -> None:
+        """A promotion skips rows that another transaction has locked."""
         made = await one(store, job(delay=SECOND))
         side = await sides.open()
         assert (await side.act(Action.RUN_NOW, made.id)).done == (made.id,)
@@ -249,8 +263,10 @@ class TestActs:
         await side.commit()
         assert await state(store, made) == State.READY
 
-    async def test_a_deleted_parent_against_a_child_that_is_added(self, store: PostgresStore, sides: Sides) -> None:
-        """The deletion waits for the enqueue and ends the child, for its parent will never succeed."""
+    async def test_a_deletion_that_waited_for_the_enqueue_of_a_child_ends_the_child(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        """The parent of the child will never succeed."""
         parent = await one(store)
         child = job(after=[parent])
         first, second = await sides.open(), await sides.open()
@@ -258,7 +274,9 @@ class TestActs:
         await sides.behind(first, second, lambda: second.act(Action.DELETE, parent.id))
         assert await ending(store, child) == (State.CANCELLED, Reason.PARENT)
 
-    async def test_a_child_of_a_parent_that_is_being_deleted(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_an_enqueue_of_a_child_waits_for_the_deletion_of_its_parent(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
         parent = await one(store)
         child = job(after=[parent])
         first, second = await sides.open(), await sides.open()
@@ -273,7 +291,7 @@ class TestActs:
 
 
 class TestIdleBuckets:
-    async def test_a_bucket_that_is_pruned_is_made_anew(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_bucket_that_is_pruned_is_inserted_again(self, store: PostgresStore, sides: Sides) -> None:
         """The limit holds, and no transaction waits for ever."""
         gate = bucket("gate", 1)
         hand, claim = await running(store, job(buckets=[gate]))
@@ -286,7 +304,9 @@ class TestIdleBuckets:
         await first.commit()
         assert len(await hand.take(9)) == 1
 
-    async def test_a_turn_that_waits_for_a_bucket_while_it_is_pruned(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_turn_that_waited_for_a_bucket_while_it_was_pruned(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
         hand, claim = await running(store, job(buckets=[bucket("gate", 1)]))
         await hand.succeed(claim)
         await put_in(store, *(job(buckets=[bucket("gate", 1)]) for _ in range(2)))
@@ -309,8 +329,8 @@ class TestIdleBuckets:
 
 
 class TestRescueAndOrder:
-    async def test_an_order_that_waited_for_a_rescue_cancels_the_job(self, store: PostgresStore, sides: Sides) -> None:
-        """It is ready again by then: it ends at once, with no order left behind."""
+    async def test_a_cancel_that_waited_for_a_rescue_cancels_the_job(self, store: PostgresStore, sides: Sides) -> None:
+        """The job is ready again by then: it ends at once, and no cancel order remains."""
         hand, claim = await running(store)
         first, second = await sides.open(), await sides.open()
         await first.rescue(hand.name, hand.beats, Outcome.CRASHED)

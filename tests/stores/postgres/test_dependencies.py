@@ -38,9 +38,11 @@ def inside(store: PostgresStore, caller: psycopg.Connection, *jobs: NewJob, forc
     store.enqueue_now(Batch(id=new_id().bytes, jobs=jobs, forced=forced), caller)
 
 
-class TestMeeting:
-    async def test_it_comes_while_the_other_succeeds(self, store: PostgresStore, sides: Sides) -> None:
-        """The enqueue waits for the ack and finds the note."""
+class TestConcurrentTransactions:
+    async def test_an_enqueue_during_the_success_of_its_dependency_is_ready(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        """The enqueue waits for the ack and finds the recorded success."""
         await after(store, "x", "a")
         hand, claim = await running(store, of("a"))
         made = of("x")
@@ -49,7 +51,9 @@ class TestMeeting:
         await sides.behind(first, second, lambda: second.enqueue(made))
         assert (await state(store, made), await noted(store)) == (State.READY, {"a": False})
 
-    async def test_the_other_succeeds_while_it_comes(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_success_during_the_enqueue_of_a_dependent_releases_it(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
         """The ack waits for the enqueue and finds the job."""
         await after(store, "x", "a")
         hand, claim = await running(store, of("a"))
@@ -59,8 +63,10 @@ class TestMeeting:
         await sides.behind(first, second, lambda: second.turn(success(hand, claim)))
         assert (await state(store, made), await noted(store)) == (State.READY, {"a": False})
 
-    async def test_it_is_handed_back_while_the_other_succeeds(self, store: PostgresStore, sides: Sides) -> None:
-        """A turn does not wait for the row of a schedule; the next promotion looks at it."""
+    async def test_a_job_handed_back_during_the_success_of_its_dependency_is_released_by_promote(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        """A turn does not wait for the row of a schedule. The next promotion checks the job again."""
         await after(store, "x", "a")
         hand, claim = await running(store, of("a"))
         made = await one(store)
@@ -73,7 +79,9 @@ class TestMeeting:
         await store.promote()
         assert (await state(store, made), await noted(store)) == (State.READY, {"a": False})
 
-    async def test_the_other_succeeds_while_it_is_handed_back(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_success_during_the_hand_back_of_a_dependent_releases_it(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
         """The ack waits for the turn and finds the job."""
         await after(store, "x", "a")
         hand, claim = await running(store, of("a"))
@@ -85,7 +93,7 @@ class TestMeeting:
         await sides.behind(first, second, lambda: second.turn(success(hand, claim)))
         assert (await state(store, made), await noted(store)) == (State.READY, {"a": False})
 
-    async def test_the_success_rolls_back(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_success_that_rolls_back_releases_nothing(self, store: PostgresStore, sides: Sides) -> None:
         await after(store, "x", "a")
         hand, claim = await running(store, of("a"))
         made = of("x")
@@ -101,8 +109,10 @@ class TestMeeting:
         assert await state(store, made) == State.READY
 
     @pytest.mark.parametrize("comes_first", [True, False])
-    async def test_two_succeed_at_once(self, store: PostgresStore, sides: Sides, comes_first: bool) -> None:
-        """The second counts on from what the first has noted."""
+    async def test_two_successes_at_once_are_both_recorded(
+        self, store: PostgresStore, sides: Sides, comes_first: bool
+    ) -> None:
+        """The second continues with the row that the first has written."""
         await after(store, "x", "a", "b")
         (left, a), (right, b) = await running(store, of("a")), await running(store, of("b"))
         made = of("x")
@@ -116,8 +126,8 @@ class TestMeeting:
             await put_in(store, made)
         assert (await state(store, made), await noted(store)) == (State.READY, {"a": False, "b": False})
 
-    async def test_two_come_at_once(self, store: PostgresStore, sides: Sides) -> None:
-        """One takes the notes, the other waits."""
+    async def test_two_dependents_at_once_use_one_success(self, store: PostgresStore, sides: Sides) -> None:
+        """One job uses the recorded success, the other waits."""
         await after(store, "x", "a")
         await succeeds(await Hand(store).join(), "a")
         first, second = await sides.open(), await sides.open()
@@ -126,7 +136,9 @@ class TestMeeting:
         await sides.behind(first, second, lambda: second.enqueue(other, batch=b"2"))
         assert [await state(store, each) for each in (one_job, other)] == [State.READY, State.BLOCKED]
 
-    async def test_a_part_is_linked_while_a_job_of_it_comes(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_dependencies_set_during_an_enqueue_do_not_hold_its_job(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
         """The job was inserted before: it waits for no schedule, and no schedule waits for it."""
         first = await sides.open()
         made = of("x")
@@ -135,8 +147,10 @@ class TestMeeting:
         await first.commit()
         assert (await state(store, made), await waiting(store)) == (State.READY, [])
 
-    async def test_a_part_is_let_off_while_a_job_of_it_comes(self, store: PostgresStore, sides: Sides) -> None:
-        """The enqueue waits for set_dependencies and finds that the schedule waits for no other."""
+    async def test_dependencies_removed_during_an_enqueue_do_not_hold_its_job(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        """The enqueue waits for ``set_dependencies`` and finds that the schedule has no dependencies."""
         await after(store, "x", "a")
         first, second = await sides.open(), await sides.open()
         made = of("x")
@@ -144,8 +158,10 @@ class TestMeeting:
         await sides.behind(first, second, lambda: second.enqueue(made))
         assert await state(store, made) == State.READY
 
-    async def test_a_job_comes_while_its_part_is_let_off(self, store: PostgresStore, sides: Sides) -> None:
-        """The link waits for the enqueue and finds the job."""
+    async def test_an_enqueue_during_the_removal_of_dependencies_is_released(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        """``set_dependencies`` waits for the enqueue and finds the job."""
         await after(store, "x", "a")
         first, second = await sides.open(), await sides.open()
         made = of("x")
@@ -153,8 +169,10 @@ class TestMeeting:
         await sides.behind(first, second, lambda: second.link(ScheduleDependency("x", ())))
         assert await state(store, made) == State.READY
 
-    async def test_a_part_is_linked_anew_while_the_other_succeeds(self, store: PostgresStore, sides: Sides) -> None:
-        """What was let off is not noted: nothing of it is left."""
+    async def test_dependencies_set_again_during_a_success_start_without_it(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        """The success belongs to the removed dependencies and is not recorded."""
         await after(store, "x", "a", "b")
         hand, claim = await running(store, of("a"))
         made = await one(store, of("x"))
@@ -163,14 +181,16 @@ class TestMeeting:
         await sides.behind(first, second, lambda: second.turn(success(hand, claim)))
         assert (await state(store, made), await noted(store)) == (State.BLOCKED, {"b": False})
 
-    async def test_two_link_the_same_part(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_two_calls_of_set_dependencies_for_one_schedule(self, store: PostgresStore, sides: Sides) -> None:
         first, second = await sides.open(), await sides.open()
         await first.link(ScheduleDependency("x", ("a",)))
         await sides.behind(first, second, lambda: second.link(ScheduleDependency("x", ("b",))))
         assert await noted(store) == {"b": False}
 
-    async def test_a_child_of_the_very_job_that_succeeds(self, store: PostgresStore, sides: Sides) -> None:
-        """Both lock parents before schedules: no deadlock."""
+    async def test_a_child_of_the_job_that_succeeds_causes_no_deadlock(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        """Both transactions lock parents before schedules."""
         await after(store, "x", "a")
         hand, claim = await running(store, of("a"))
         made = of("x", after=[Edge(claim.id)])
@@ -184,8 +204,10 @@ class TestCancel:
     """A job whose row another transaction has locked for long does not hold up the transaction that releases it."""
 
     @pytest.mark.parametrize("commits", [True, False])
-    async def test_while_the_other_succeeds(self, store: PostgresStore, sides: Sides, commits: bool) -> None:
-        """Once it has ended, the next in line is released; if it goes on waiting, it is."""
+    async def test_a_success_during_the_cancel_of_the_first_dependent(
+        self, store: PostgresStore, sides: Sides, commits: bool
+    ) -> None:
+        """If the cancel commits, the next dependent is released. If it rolls back, the first one is."""
         await after(store, "x", "a")
         hand, claim = await running(store, of("a"))
         first_in_line, next_in_line = await one(store, of("x")), await one(store, of("x"))
@@ -199,8 +221,10 @@ class TestCancel:
         assert (await state(store, free), await noted(store)) == (State.READY, {"a": False})
         assert await waiting(store) == ([] if commits else [next_in_line.id])
 
-    async def test_for_a_moment(self, store: PostgresStore, sides: Sides) -> None:
-        """Whichever is first: the next in line is released, if need be by the next promotion."""
+    async def test_a_success_while_the_first_dependent_is_locked_for_a_moment(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        """Whichever transaction is first: the next dependent is released, if necessary by the next promotion."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         for _ in range(10):
@@ -220,7 +244,7 @@ class TestCancel:
             assert [each.id for each in got] == [next_in_line.id]
             await hand.succeed(*got)
 
-    async def test_while_its_part_is_let_off(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_dependencies_removed_while_a_dependent_is_locked(self, store: PostgresStore, sides: Sides) -> None:
         await after(store, "x", "a")
         held, other = await one(store, of("x")), await one(store, of("x"))
         side = await sides.open()
@@ -234,10 +258,12 @@ class TestCancel:
         assert await state(store, held) == State.READY
 
 
-class TestInside:
+class TestCallersTransaction:
     """A run that a caller's transaction enqueues is held in any case; the promotion after the commit looks."""
 
-    async def test_successes_do_not_wait_for_it(self, store: PostgresStore, caller: psycopg.Connection) -> None:
+    async def test_successes_do_not_wait_for_an_open_transaction(
+        self, store: PostgresStore, caller: psycopg.Connection
+    ) -> None:
         await after(store, "x", "a")
         hand = await Hand(store).join()
         made = of("x")
@@ -250,8 +276,10 @@ class TestInside:
         await store.promote()
         assert (await state(store, made), await noted(store)) == (State.READY, {"a": False})
 
-    async def test_nor_do_jobs_that_come(self, store: PostgresStore, caller: psycopg.Connection) -> None:
-        """One that is enqueued later and is there earlier is released before it."""
+    async def test_enqueues_do_not_wait_for_an_open_transaction(
+        self, store: PostgresStore, caller: psycopg.Connection
+    ) -> None:
+        """A job that is enqueued later and committed earlier is released first."""
         await after(store, "x", "a")
         await succeeds(await Hand(store).join(), "a")
         made = of("x")
@@ -262,7 +290,7 @@ class TestInside:
         assert [await state(store, each) for each in (made, later)] == [State.BLOCKED, State.READY]
         assert await waiting(store) == [made.id]
 
-    async def test_one_that_has_committed_stands_before_those_that_come(
+    async def test_a_job_that_has_committed_comes_before_later_jobs(
         self, store: PostgresStore, caller: psycopg.Connection
     ) -> None:
         await after(store, "x", "a")
@@ -273,7 +301,9 @@ class TestInside:
         later = await one(store, of("x"))
         assert [await state(store, each) for each in (made, later)] == [State.READY, State.BLOCKED]
 
-    async def test_its_part_is_let_off_meanwhile(self, store: PostgresStore, caller: psycopg.Connection) -> None:
+    async def test_dependencies_removed_while_the_transaction_is_open(
+        self, store: PostgresStore, caller: psycopg.Connection
+    ) -> None:
         await after(store, "x", "a")
         made, later = of("x"), of("x", delay=HOUR)
         inside(store, caller, made, later)
@@ -282,13 +312,17 @@ class TestInside:
         await store.promote()
         assert [await state(store, each) for each in (made, later)] == [State.READY, State.SCHEDULED]
 
-    async def test_of_a_part_that_waits_for_nobody(self, store: PostgresStore, caller: psycopg.Connection) -> None:
+    async def test_a_run_of_a_schedule_without_dependencies_in_a_transaction(
+        self, store: PostgresStore, caller: psycopg.Connection
+    ) -> None:
         made = of("x")
         inside(store, caller, made)
         caller.commit()
         assert await state(store, made) == State.READY
 
-    async def test_it_rolls_back(self, store: PostgresStore, caller: psycopg.Connection, sides: Sides) -> None:
+    async def test_a_run_that_is_rolled_back_leaves_nothing(
+        self, store: PostgresStore, caller: psycopg.Connection, sides: Sides
+    ) -> None:
         await after(store, "x", "a")
         inside(store, caller, of("x"))
         caller.rollback()
@@ -296,8 +330,10 @@ class TestInside:
         assert await side.run(f"select * from {store.schema}.dependency_rechecks") == []
         assert await waiting(store) == []
 
-    async def test_one_that_is_replaced_holds_nobody_up(self, store: PostgresStore, caller: psycopg.Connection) -> None:
-        """The caller has locked the row of the held job; the release is left to a promotion."""
+    async def test_a_replacement_in_an_open_transaction_blocks_no_success(
+        self, store: PostgresStore, caller: psycopg.Connection
+    ) -> None:
+        """The caller has locked the row of the held job. The next promotion releases the job."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         key = UniqueKey(b"k" * 16, HOUR, mode="debounce")
@@ -310,16 +346,18 @@ class TestInside:
         found = await row(store, made)
         assert (found.state, found.record) == (State.SCHEDULED, b"2")
 
-    async def test_one_that_need_not_wait_is_refused(self, store: PostgresStore, caller: psycopg.Connection) -> None:
+    async def test_a_run_that_need_not_wait_is_refused(self, store: PostgresStore, caller: psycopg.Connection) -> None:
         with pytest.raises(WrongConnection, match="forced"):
             inside(store, caller, of("x"), forced=True)
 
 
 @pytest.mark.parametrize(("marks", "looks"), [(["tag"], 0), ([part_mark("free")], 2)])
-async def test_plain_jobs_do_not_look_at_parts(
+async def test_plain_jobs_do_not_read_dependencies(
     store: PostgresStore, sides: Sides, marks: list[str], looks: int
 ) -> None:
-    """Neither an enqueue nor a turn reads the tables; for a run of a schedule without dependencies each reads once."""
+    """Neither an enqueue nor a turn reads the tables. For a run of a schedule without dependencies each reads them
+    once.
+    """
     await after(store, "x", "a")
     hand, claim = await running(store, job(marks=marks))
     side = await sides.open()

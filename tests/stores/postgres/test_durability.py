@@ -36,7 +36,7 @@ class TestCommits:
     async def test_full_waits_for_the_disk_and_normal_does_not(
         self, postgres_url: str, servers_own: str, asked: str, ours: str, pooler: bool
     ) -> None:
-        """Whatever the server does by itself; a class of its own that is stricter stays."""
+        """Whatever the setting of the server. A stricter setting of the server is kept."""
         url = f"{postgres_url}&options=-csynchronous_commit%3D{servers_own}"
         store = PostgresStore(url, durability=asked, pooler=pooler)
         await store.open()
@@ -48,7 +48,7 @@ class TestCommits:
             link.drop()
         await store.close()
 
-    async def test_the_first_connection_may_be_a_blocking_one(self, postgres_url: str) -> None:
+    async def test_the_first_connection_can_be_a_blocking_one(self, postgres_url: str) -> None:
         store = PostgresStore(f"{postgres_url}&options=-csynchronous_commit%3Doff")
         assert store._db.sessions.rows_now("show synchronous_commit", {}) == [("on",)]
         await store.close()
@@ -59,7 +59,7 @@ class TestCommits:
 
 
 class TestClasses:
-    def test_names(self) -> None:
+    def test_names_of_durability_classes(self) -> None:
         assert durability_class(ServerSettings("on", fsync=True)) == "postgres:full"
         assert durability_class(ServerSettings("remote_apply", fsync=True)) == "postgres:full"
         assert durability_class(ServerSettings("off", fsync=True)) == "postgres:normal"
@@ -84,20 +84,20 @@ class TestClasses:
         await lax.close()
 
     @pytest.mark.option("app.strict")
-    def test_an_app_asks_for_it(self) -> None:
+    def test_strict_of_an_app_refuses_a_server_without_fsync(self) -> None:
         with servers.postgres(own=True, settings={"fsync": "off"}) as server:
             app = Mainspring(server.url, strict=True)
             with pytest.raises(StoreNotDurable, match="fsync"):
                 app.open()
 
-    async def test_a_durable_server_is_taken_in_strict_mode(self) -> None:
+    async def test_a_durable_server_is_accepted_in_strict_mode(self) -> None:
         with servers.postgres(own=True, durable=True) as server:
             store = PostgresStore(server.url, strict=True)
             await store.open()
             assert await store.durability() == "postgres:full"
             await store.close()
 
-    def test_nothing_is_said_of_a_good_server(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_durable_server_causes_no_warning(self, caplog: pytest.LogCaptureFixture) -> None:
         check_durability(ServerSettings("on", fsync=True), strict=True, url="")
         assert not caplog.records
 
@@ -110,5 +110,5 @@ class TestClasses:
         ("57014", StoreUnavailable), ("25P03", StoreUnavailable), ("54000", StoreConflict), ("55P03", StoreConflict),
     ],
 )  # fmt: skip
-def test_what_the_server_says_in_our_words(code: str, meaning: type[StoreError]) -> None:
+def test_errors_of_the_server_are_translated(code: str, meaning: type[StoreError]) -> None:
     assert type(translate(psycopg.errors.lookup(code)("said"))) is meaning

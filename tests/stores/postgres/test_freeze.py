@@ -15,10 +15,10 @@ FREEZE = float(os.environ.get("MAINSPRING_TEST_FREEZE", "3"))
 """Seconds that the server really stands still; 20 by hand or at night."""
 
 
-async def test_after_a_freeze_the_beat_that_waited_defeats_the_rescue() -> None:
-    """Numbers, not ages: the store's clock says that all leases are long past, and nothing is taken.
-
-    The beat was sent into the freeze and comes first; the rescuer, which saw the number before it, fails the compare.
+async def test_a_heartbeat_sent_into_a_freeze_defeats_the_rescue() -> None:
+    """The rescue compares numbers of heartbeats and not ages: by the store's clock all leases have ended, and no
+    job is taken. The heartbeat was sent into the freeze and is applied first. The rescuer read the number before
+    it, so its comparison fails.
     """
     with servers.postgres(own=True) as server:
         store, rescuer = PostgresStore(server.url), PostgresStore(server.url)
@@ -48,8 +48,8 @@ async def test_after_a_freeze_the_beat_that_waited_defeats_the_rescue() -> None:
         await rescuer.close()
 
 
-async def test_a_turn_sent_into_a_freeze_and_given_up_is_repeated_safely() -> None:
-    """Our deadline passed, the server went on and committed: the repeat brings the same claims."""
+async def test_a_turn_sent_into_a_freeze_and_cancelled_is_repeated_safely() -> None:
+    """The client reached its deadline, and the server committed later: the repeat returns the same claims."""
     with servers.postgres(own=True) as server:
         store = PostgresStore(server.url)
         await store.open()

@@ -8,8 +8,9 @@ from mainspring.stores.postgres import PostgresStore
 
 
 async def test_plans_that_must_use_an_index_are_not_compiled(store: PostgresStore, postgres_url: str) -> None:
-    """A scan that is only made dear, not impossible, costs so much on paper that a server with JIT would spend 20 ms on
-    compiling what runs for some microseconds."""
+    """A forbidden scan has a very high estimated cost. A server with JIT would spend 20 ms to compile a plan that
+    runs for some microseconds.
+    """
     with psycopg.connect(postgres_url) as link:
         settings = link.execute(
             "select proname, proconfig from pg_proc"

@@ -39,8 +39,8 @@ def want_turn(hand: Hand, n: int) -> Turn:
 
 
 class TestJoin:
-    async def test_two_acks_on_one_join_end_it_once(self, store: PostgresStore, sides: Sides) -> None:
-        """The second ack waits for the first one's join row and counts on from what it left."""
+    async def test_two_acks_of_parents_release_the_child_once(self, store: PostgresStore, sides: Sides) -> None:
+        """The second ack waits for the row of the child and continues with its count."""
         (left, a), (right, b) = await running(store), await running(store)
         join = await one(store, job(queue="j", after=[Edge(a.id), Edge(b.id)]))
         first, second = await sides.open(), await sides.open()
@@ -64,7 +64,9 @@ class TestJoin:
         await left.succeed(a)
         assert await state(store, join) == State.READY
 
-    async def test_a_good_end_and_a_bad_end_at_once_cancel_it(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_success_and_a_failure_of_parents_at_once_cancel_the_child(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
         (left, a), (right, b) = await running(store), await running(store)
         join = await one(store, job(queue="j", after=[Edge(a.id), Edge(b.id)]))
         first, second = await sides.open(), await sides.open()
@@ -74,7 +76,9 @@ class TestJoin:
         assert await ending(store, join) == (State.CANCELLED, Reason.PARENT)
 
     async def test_a_deadlock_among_dependents_is_repeated(self, store: PostgresStore, sides: Sides) -> None:
-        """Children are locked level by level, so two ends can cross; the server breaks it, nothing is lost."""
+        """Children are locked level by level, so two ends can cross. The server ends one transaction, and nothing
+        is lost.
+        """
         (left, a), (right, b) = await running(store), await running(store)
         middle = job(queue="j", id=b"\x00" * 15 + b"\x03", after=[Edge(a.id), Edge(b.id)])
         low = job(queue="j", id=b"\x00" * 15 + b"\x01", after=[middle])
@@ -94,8 +98,8 @@ class TestJoin:
 
 
 class TestLimit:
-    async def test_two_turns_at_the_limit_minus_one(self, store: PostgresStore, sides: Sides) -> None:
-        """The second turn counts only after the first one's claim is there to be counted."""
+    async def test_two_turns_with_one_place_left_claim_one_job(self, store: PostgresStore, sides: Sides) -> None:
+        """The second turn counts after the claim of the first is committed."""
         gate = bucket("gate", 5)
         await put_in(store, *(job(buckets=[gate]) for _ in range(8)))
         here, there = await Hand(store).join(), await Hand(store).join()
@@ -106,7 +110,7 @@ class TestLimit:
         assert said.claims == ()
         assert [worker.running for worker in await store.workers()] == [5, 0]
 
-    async def test_a_claim_that_rolls_back_leaves_its_place(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_claim_that_rolls_back_releases_its_place(self, store: PostgresStore, sides: Sides) -> None:
         gate = bucket("gate", 1)
         await put_in(store, *(job(buckets=[gate]) for _ in range(3)))
         here, there = await Hand(store).join(), await Hand(store).join()
@@ -118,8 +122,8 @@ class TestLimit:
         assert len((await waiting).claims) == 1
         await second.commit()
 
-    async def test_unlimited_claims_do_not_wait_for_one_another(self, store: PostgresStore, sides: Sides) -> None:
-        """Work conserving: what one has locked is passed over, the rest is handed out in order."""
+    async def test_unlimited_claims_do_not_wait_for_each_other(self, store: PostgresStore, sides: Sides) -> None:
+        """A turn skips the jobs that another turn has locked and claims the others in order."""
         jobs = [job(kind=kind) for kind in ("any", "async") * 3]
         await put_in(store, *jobs)
         here, there = await Hand(store).join(), await Hand(store).join()
@@ -134,8 +138,8 @@ class TestLimit:
 
 
 class TestChild:
-    async def test_added_while_its_parent_is_being_acked(self, store: PostgresStore, sides: Sides) -> None:
-        """The enqueue waits for the ack, looks again and finds the parent ended."""
+    async def test_a_child_enqueued_while_its_parent_is_acked(self, store: PostgresStore, sides: Sides) -> None:
+        """The enqueue waits for the ack, reads again and finds the parent ended."""
         hand, claim = await running(store)
         child = job(after=[Edge(claim.id)])
         first, second = await sides.open(), await sides.open()
@@ -144,7 +148,7 @@ class TestChild:
         found = await row(store, child)
         assert (found.state, found.deps) == (State.READY, 0)
 
-    async def test_its_parent_is_acked_while_it_is_being_added(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_parent_acked_while_its_child_is_enqueued(self, store: PostgresStore, sides: Sides) -> None:
         """The ack waits for the enqueue and finds the new edge."""
         hand, claim = await running(store)
         child = job(after=[Edge(claim.id)])
@@ -155,7 +159,7 @@ class TestChild:
         assert (found.state, found.deps) == (State.READY, 0)
 
     @pytest.mark.parametrize("enqueue_first", [True, False])
-    async def test_of_a_parent_that_dies_meanwhile(
+    async def test_a_child_enqueued_while_its_parent_dies(
         self, store: PostgresStore, sides: Sides, enqueue_first: bool
     ) -> None:
         hand, claim = await running(store)
@@ -172,8 +176,8 @@ class TestChild:
 
 
 class TestCancel:
-    async def test_during_a_claim_it_becomes_an_order(self, store: PostgresStore, sides: Sides) -> None:
-        """Never "not found" for a job that runs."""
+    async def test_a_cancel_during_a_claim_becomes_an_order(self, store: PostgresStore, sides: Sides) -> None:
+        """A running job is never reported as not found."""
         made = await one(store)
         hand = await Hand(store).join()
         first, second = await sides.open(), await sides.open()
@@ -186,7 +190,7 @@ class TestCancel:
         again = await store.turn(turn)
         assert [(order.id, order.token) for order in again.orders] == [(claim.id, claim.token)]
 
-    async def test_a_claim_passes_over_what_is_being_cancelled(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_claim_skips_a_job_that_is_being_cancelled(self, store: PostgresStore, sides: Sides) -> None:
         made, other = await one(store), await one(store)
         hand = await Hand(store).join()
         first, second = await sides.open(), await sides.open()
@@ -196,15 +200,15 @@ class TestCancel:
         await second.commit()
         assert await ending(store, made) == (State.CANCELLED, Reason.BY_USER)
 
-    async def test_an_order_that_comes_during_the_ack_comes_too_late(self, store: PostgresStore, sides: Sides) -> None:
-        """The cancel waits for the ack and is refused with what the job became."""
+    async def test_a_cancel_during_the_ack_is_too_late(self, store: PostgresStore, sides: Sides) -> None:
+        """The cancel waits for the ack and is refused with the final state."""
         hand, claim = await running(store)
         first, second = await sides.open(), await sides.open()
         await first.turn(ack_turn(hand, Ack.succeeded(lease(claim))))
         said = await sides.behind(first, second, lambda: second.act(Action.CANCEL, claim.id))
         assert (said.done, said.refused) == ((), ((claim.id, State.SUCCEEDED),))
 
-    async def test_an_ack_that_comes_during_the_order_obeys_it(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_an_ack_during_the_cancel_obeys_the_order(self, store: PostgresStore, sides: Sides) -> None:
         hand, claim = await running(store)
         first, second = await sides.open(), await sides.open()
         await first.act(Action.CANCEL, claim.id)
@@ -214,8 +218,8 @@ class TestCancel:
 
 
 class TestBeatAgainstRescue:
-    async def test_a_beat_that_came_first_wins(self, store: PostgresStore, sides: Sides) -> None:
-        """Also one that had not committed when the rescuer looked."""
+    async def test_a_heartbeat_before_the_rescue_defeats_it(self, store: PostgresStore, sides: Sides) -> None:
+        """Also a heartbeat that had not committed when the rescuer read."""
         hand, claim = await running(store)
         seen = hand.beats
         first, second = await sides.open(), await sides.open()
@@ -225,8 +229,8 @@ class TestBeatAgainstRescue:
         assert await state(store, claim) == State.RUNNING
         await hand.succeed(claim)
 
-    async def test_a_rescue_that_came_first_wins(self, store: PostgresStore, sides: Sides) -> None:
-        """The beat that waited for it is answered lost."""
+    async def test_a_rescue_before_the_heartbeat_wins(self, store: PostgresStore, sides: Sides) -> None:
+        """The heartbeat that waited for the rescue is answered with "lost"."""
         hand, claim = await running(store)
         first, second = await sides.open(), await sides.open()
         assert (await first.rescue(hand.name, hand.beats)).ready == (claim.id,)
@@ -242,7 +246,9 @@ class TestBeatAgainstRescue:
         assert said.lost
         assert await state(store, claim) == State.READY
 
-    async def test_a_rescue_that_waited_for_a_turn_takes_what_it_left(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_rescue_that_waited_for_a_turn_takes_the_jobs_it_left(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
         hand, claim = await running(store)
         late = await one(store)
         first, second = await sides.open(), await sides.open()
@@ -255,7 +261,7 @@ class TestBeatAgainstRescue:
 
 class TestLostReply:
     async def test_a_repeat_waits_for_the_turn_that_still_runs(self, store: PostgresStore, sides: Sides) -> None:
-        """Its reply was given up; the repeat gets the same claims, and nothing is stranded."""
+        """The client cancelled the first call. The repeat gets the same claims, and no job is stranded."""
         await put_in(store, *(job() for _ in range(8)))
         hand = await Hand(store).join()
         first, second = await sides.open(), await sides.open()
@@ -266,7 +272,7 @@ class TestLostReply:
         (worker,) = await store.workers()
         assert (worker.running, worker.turn) == (5, turn.number)
 
-    async def test_a_repeat_after_the_first_try_was_killed_claims_anew(
+    async def test_a_repeat_after_the_first_try_was_killed_claims_again(
         self, store: PostgresStore, sides: Sides
     ) -> None:
         await put_in(store, *(job() for _ in range(8)))
@@ -286,7 +292,7 @@ class TestLostReply:
             await first.commit()
 
     async def test_a_repeated_enqueue_waits_for_the_first_try(self, store: PostgresStore, sides: Sides) -> None:
-        """It sees all that the first try made, edges too, and adds nothing."""
+        """It finds all that the first try inserted, edges too, and inserts nothing."""
         parent = job()
         child = job(after=[parent])
         first, second = await sides.open(), await sides.open()

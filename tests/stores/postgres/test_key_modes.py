@@ -33,9 +33,11 @@ async def ready(store: PostgresStore, made_as: KeyMode) -> bytes:
 
 
 @pytest.mark.parametrize("mode", MODES)
-class TestMeeting:
-    async def test_two_producers(self, store: PostgresStore, sides: Sides, mode: KeyMode) -> None:
-        """The second waits for the first, and has the last word."""
+class TestConcurrentTransactions:
+    async def test_two_producers_replace_one_after_the_other(
+        self, store: PostgresStore, sides: Sides, mode: KeyMode
+    ) -> None:
+        """The second waits for the first, and its arguments are kept."""
         first, second = await sides.open(), await sides.open()
         one_job, other = latest(mode, record=b"1"), latest(mode, record=b"2")
         await first.enqueue(one_job, batch=b"1")
@@ -44,8 +46,8 @@ class TestMeeting:
         assert await gone(store, other)
         assert (await row(store, one_job)).record == b"2"
 
-    async def test_a_claim_that_came_first(self, store: PostgresStore, sides: Sides, mode: KeyMode) -> None:
-        """The job was started with its old arguments: the new ones are another job's."""
+    async def test_a_claim_before_the_replacement(self, store: PostgresStore, sides: Sides, mode: KeyMode) -> None:
+        """The job started with its old arguments: the new arguments belong to another job."""
         old = await ready(store, mode)
         worker, producer, hand = await sides.open(), await sides.open(), await Hand(store).join()
         (claim,) = (await worker.turn(next_turn(hand))).claims
@@ -54,7 +56,7 @@ class TestMeeting:
         assert (claim.id, said) == (old, [Enqueued(new.id, True)])
         assert ((await row(store, old)).record, (await row(store, new)).record) == (b"{}", b"2")
 
-    async def test_a_claim_that_came_second(self, store: PostgresStore, sides: Sides, mode: KeyMode) -> None:
+    async def test_a_claim_during_the_replacement(self, store: PostgresStore, sides: Sides, mode: KeyMode) -> None:
         """It does not wait and does not get the old arguments."""
         old = await ready(store, mode)
         producer, hand = await sides.open(), await Hand(store).join()
@@ -66,8 +68,8 @@ class TestMeeting:
         (claim,) = await hand.take(9)
         assert (claim.id, claim.record) == (old, b"2")
 
-    async def test_somebody_cancels_it(self, store: PostgresStore, sides: Sides, mode: KeyMode) -> None:
-        """The cancel waits, and finds the job as it is then."""
+    async def test_a_cancel_during_the_replacement(self, store: PostgresStore, sides: Sides, mode: KeyMode) -> None:
+        """The cancel waits and ends the replaced job."""
         old = await ready(store, mode)
         producer = await sides.open()
         await producer.enqueue(latest(mode, record=b"2"), batch=b"2")
@@ -79,7 +81,7 @@ class TestMeeting:
 
 
 class TestKeepLast:
-    async def test_the_end_of_the_one_that_runs_comes_first(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_the_running_job_ends_before_the_enqueue(self, store: PostgresStore, sides: Sides) -> None:
         hand, claim = await running(store, latest("keep_last"))
         waiting = await one(store, latest("keep_last"))
         worker, producer = await sides.open(), await sides.open()
@@ -90,8 +92,8 @@ class TestKeepLast:
         found = await row(store, waiting)
         assert (found.state, found.deps, found.record) == (State.READY, 0, b"2")
 
-    async def test_the_end_of_the_one_that_runs_comes_second(self, store: PostgresStore, sides: Sides) -> None:
-        """It waits for the enqueue, and frees the job as that left it."""
+    async def test_the_running_job_ends_during_the_enqueue(self, store: PostgresStore, sides: Sides) -> None:
+        """The ack waits for the enqueue and releases the job that it inserted."""
         hand, claim = await running(store, latest("keep_last"))
         waiting = await one(store, latest("keep_last"))
         worker, producer = await sides.open(), await sides.open()
@@ -101,7 +103,9 @@ class TestKeepLast:
         found = await row(store, waiting)
         assert (found.state in (State.READY, State.RUNNING), found.deps, found.record) == (True, 0, b"2")
 
-    async def test_a_first_that_waits_for_it_too(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_the_running_job_ends_during_the_first_waiting_enqueue(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
         hand, claim = await running(store, latest("keep_last"))
         worker, producer = await sides.open(), await sides.open()
         new = latest("keep_last", record=b"2")
@@ -110,7 +114,7 @@ class TestKeepLast:
         assert await state(store, new) in (State.READY, State.RUNNING)
 
 
-async def test_no_row_is_left(store: PostgresStore, postgres_url: str, namespace: str) -> None:
+async def test_no_row_of_a_key_is_left(store: PostgresStore, postgres_url: str, namespace: str) -> None:
     await use_keys(store)
     async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
         for table in ("keys", "edges", "marks", "follow_ups", "jobs", "finished", "dead"):
@@ -118,12 +122,15 @@ async def test_no_row_is_left(store: PostgresStore, postgres_url: str, namespace
             assert await rows.fetchall() == [(0,)], table
 
 
-async def test_an_open_transaction_of_a_caller_does_not_hold_up_a_turn(store: PostgresStore, sides: Sides) -> None:
-    """It has replaced a job; other jobs are claimed, and one that runs under another key ends."""
+async def test_an_open_transaction_of_a_caller_does_not_block_a_turn(store: PostgresStore, sides: Sides) -> None:
+    """It has replaced a job. Other jobs are claimed, and a running job with another key ends. A turn that waited
+    would fail by its time limit.
+    """
     hand, claim = await running(store, latest("throttle", window=1))
     await put_in(store, latest("throttle", window=1, record=b"1"))
     caller = await sides.open()
     await caller.enqueue(latest("throttle", window=1, record=b"2"), batch=b"2")
     await hand.succeed(claim)
     await store.promote()
+    assert (await row(store, claim.id)).state == State.SUCCEEDED
     await caller.rollback()

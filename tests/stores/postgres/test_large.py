@@ -30,11 +30,13 @@ async def claimed(store: PostgresStore) -> int:
     return running
 
 
-class TestNobodyReads:
-    async def test_a_claim_that_nobody_reads_holds_no_locks(
+class TestClientThatDoesNotRead:
+    async def test_a_claim_that_the_client_does_not_read_holds_no_locks(
         self, store: PostgresStore, postgres_url: str, namespace: str
     ) -> None:
-        """A worker that is stopped or cut off while much is sent to it: others take its jobs and pause its queue."""
+        """A worker is stopped or cut off while a large reply is sent to it: others take its jobs and pause its
+        queue.
+        """
         await put_in(store, *(job(record=b"x" * 50_000) for _ in range(64)))
         with chaos.Proxy(postgres_url) as wire:
             far = PostgresStore(wire.url, namespace=namespace)
@@ -50,7 +52,7 @@ class TestNobodyReads:
             await asyncio.wait([turn])
             await far.close()
 
-    async def test_a_job_that_is_taken_away_before_its_record_was_read_is_not_claimed(
+    async def test_a_job_taken_away_before_its_record_was_read_is_not_claimed(
         self, store: PostgresStore, postgres_url: str, namespace: str
     ) -> None:
         await put_in(store, job(record=b"x" * 300_000), job())
@@ -67,8 +69,8 @@ class TestNobodyReads:
         said = await store.turn(Turn(worker=hand.name, number=1, seen=0, wants=(Want((LANE,), 2),)))
         assert [claim.record for claim in said.claims] == [b"{}"]
 
-    def test_the_server_gives_up_a_client_that_takes_nothing(self, postgres_url: str) -> None:
-        """On TCP, that is: its own time limits do not end a statement whose answer is being sent."""
+    def test_the_server_disconnects_a_client_that_reads_nothing(self, postgres_url: str) -> None:
+        """On TCP: time limits of the server do not end a statement whose reply is being sent."""
         said = add_session_settings(parse_url(postgres_url))["options"]
         assert "-c tcp_user_timeout=9s" in said
         with psycopg.connect(postgres_url, options=said) as link:
@@ -76,8 +78,8 @@ class TestNobodyReads:
 
 
 class TestLargeBatches:
-    async def test_one_key_that_is_held_among_very_many_jobs(self, store: PostgresStore) -> None:
-        """The call has 10 s; to look through a list for each job would take more."""
+    async def test_one_held_key_among_very_many_jobs(self, store: PostgresStore) -> None:
+        """The call has 10 s. A search through a list for each job would take longer."""
         (held,) = await put_in(store, job(unique=KEY))
         jobs = [NewJob(id=each.bytes, task="t", queue="q", kind="any") for each in new_ids(40_000)]
         batch = Batch(id=new_id().bytes, jobs=(*jobs, job(unique=KEY)))

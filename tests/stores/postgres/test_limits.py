@@ -46,7 +46,9 @@ async def followed(hand: Hand) -> TurnResult:
 
 
 class TestParking:
-    async def test_an_ack_that_waited_for_a_park_opens_the_lane(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_an_ack_that_waited_for_a_turn_opens_the_parked_lane(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
         hand, claim = await running(store, job(queue="own", buckets=[TENANT]))
         waiting = await one(store, job(buckets=[TENANT]))
         other = await Hand(store).join()
@@ -57,10 +59,10 @@ class TestParking:
         assert await rows(store, sides, "waits_for") == [(None,)]
         assert ids((await followed(await Hand(store).join())).claims) == [waiting.id]
 
-    async def test_a_lane_is_not_parked_while_its_place_is_being_freed(
+    async def test_a_lane_is_not_parked_while_its_capacity_is_being_released(
         self, store: PostgresStore, sides: Sides
     ) -> None:
-        """The bucket is passed over, the reply says that there may be more, and the next turn finds it."""
+        """The turn skips the bucket, the reply says that there may be more, and the next turn claims the job."""
         hand, claim = await running(store, job(queue="own", buckets=[TENANT]))
         waiting = await one(store, job(buckets=[TENANT]))
         other = await Hand(store).join()
@@ -71,7 +73,7 @@ class TestParking:
         await side.commit()
         assert ids((await followed(other)).claims) == [waiting.id]
 
-    async def test_a_rescue_opens_what_was_parked_meanwhile(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_rescue_opens_a_lane_that_was_parked_meanwhile(self, store: PostgresStore, sides: Sides) -> None:
         hand, _ = await running(store, job(queue="own", buckets=[TENANT]))
         waiting = await one(store, job(buckets=[TENANT]))
         other = await Hand(store).join()
@@ -81,8 +83,8 @@ class TestParking:
         assert ids((await followed(await Hand(store).join())).claims) == [waiting.id]
 
     @pytest.mark.parametrize("why", ["stuck", "empty"])
-    async def test_a_place_that_a_lane_cannot_use_is_passed_on(self, store: PostgresStore, why: str) -> None:
-        """One place, two lanes parked on it: the one that is opened is full of another key by now, or empty."""
+    async def test_capacity_that_a_lane_cannot_use_goes_to_the_next_lane(self, store: PostgresStore, why: str) -> None:
+        """One place, two lanes parked on it: the opened lane is full of another key by now, or empty."""
         region, good, bad = (
             bucket("region", 1, key="r"),
             bucket("tenant", 1, key="good"),
@@ -100,7 +102,7 @@ class TestParking:
         await hand.succeed(claim)
         assert ids((await followed(other)).claims) == [second.id]
 
-    async def test_a_full_lane_is_looked_at_once(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_full_lane_is_parked_after_one_read(self, store: PostgresStore, sides: Sides) -> None:
         await put_in(store, *(job(buckets=[TENANT]) for _ in range(3)))
         hand = await Hand(store).join()
         assert len(await hand.take(1)) == 1
@@ -109,7 +111,7 @@ class TestParking:
 
 
 class TestLanes:
-    async def test_a_row_stays_while_somebody_brings_a_job(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_the_row_of_a_lane_is_kept_during_an_enqueue(self, store: PostgresStore, sides: Sides) -> None:
         made, coming = await one(store, job(buckets=[TENANT])), job(buckets=[TENANT])
         hand = await Hand(store).join()
         side = await sides.open()
@@ -121,7 +123,7 @@ class TestLanes:
         await side.commit()
         assert ids((await followed(hand)).claims) == [coming.id]
 
-    async def test_an_enqueue_that_waited_for_the_end_of_a_row_makes_it_anew(
+    async def test_an_enqueue_that_waited_for_the_deletion_of_a_lane_inserts_it_again(
         self, store: PostgresStore, sides: Sides
     ) -> None:
         await one(store, job(buckets=[bucket("tenant", 5, key="7")]))
@@ -131,10 +133,10 @@ class TestLanes:
         await sides.behind(first, second, lambda: second.enqueue(coming))
         assert ids((await followed(await Hand(store).join())).claims) == [coming.id]
 
-    async def test_a_job_that_comes_between_the_look_and_the_lock_keeps_the_row(
+    async def test_a_job_enqueued_between_read_and_lock_keeps_the_row_of_its_lane(
         self, store: PostgresStore, sides: Sides
     ) -> None:
-        """The claim saw the lane empty; it is held up before it locks the row, and looks again after that."""
+        """The claim found the lane empty. It waits before it locks the row, and reads again after that."""
         busy, short = bucket("tenant", 1, key="busy"), bucket("tenant", 5, key="short")
         await put_in(store, job(buckets=[busy]), job(buckets=[busy]), job(buckets=[short]))
         await store.declare_limits([Limit(name="tenant", size=1)])
@@ -152,8 +154,8 @@ class TestLanes:
         await hand.succeed(*claims)
         assert coming.id in ids((await followed(hand)).claims)
 
-    async def test_a_lane_stands_where_its_first_job_does(self, store: PostgresStore) -> None:
-        """However many stood before that one and were cancelled."""
+    async def test_a_lane_is_ordered_by_its_first_job(self, store: PostgresStore) -> None:
+        """However many jobs before that one were cancelled."""
         wide = [bucket("tenant", 9, key=key) for key in "abc"]
         gone = [job(buckets=[wide[n % 2]]) for n in range(6)]
         late = [job(buckets=[wide[n]]) for n in (2, 1, 0)]
@@ -163,16 +165,16 @@ class TestLanes:
         for each in late:
             assert ids(await hand.take(1)) == [each.id]
 
-    async def test_an_empty_row_goes(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_the_row_of_an_empty_lane_is_deleted(self, store: PostgresStore, sides: Sides) -> None:
         await put_in(store, *(job(buckets=[bucket("tenant", 9, key=key)]) for key in "aab"))
         hand = await Hand(store).join()
         assert len((await followed(hand)).claims) == 3
         assert await rows(store, sides) == []
 
-    async def test_a_callers_open_transaction_holds_nothing(
+    async def test_an_open_transaction_of_a_caller_blocks_no_lane(
         self, store: PostgresStore, sides: Sides, postgres_url: str
     ) -> None:
-        """It made jobs in a lane that was there, in a new one, and of a new limit: turns go on, and the row goes."""
+        """It enqueued in an existing lane, in a new lane, and with a new limit: turns go on, and the row is deleted."""
         made = await one(store, job(buckets=[TENANT]))
         hand = await Hand(store).join()
         coming = [job(buckets=[TENANT]), job(buckets=[bucket("tenant", 1, key="new")]), job(buckets=[GATE])]
@@ -186,7 +188,7 @@ class TestLanes:
         assert sorted(ids((await followed(hand)).claims)) == sorted(ids(coming))
 
     @pytest.mark.parametrize("level", list(psycopg.IsolationLevel))
-    async def test_callers_of_any_isolation_are_found(
+    async def test_jobs_of_callers_with_any_isolation_level_are_found(
         self, store: PostgresStore, postgres_url: str, level: psycopg.IsolationLevel
     ) -> None:
         await one(store, job(buckets=[TENANT]))
@@ -198,7 +200,7 @@ class TestLanes:
             store.enqueue_now(Batch(id=new_id().bytes, jobs=(coming,)), connection)
         assert ids((await followed(hand)).claims) == [coming.id]
 
-    async def test_rows_that_are_there_twice_become_one(
+    async def test_duplicate_rows_of_a_lane_become_one(
         self, store: PostgresStore, sides: Sides, postgres_url: str
     ) -> None:
         wide = bucket("tenant", 9, key="7")
@@ -213,8 +215,8 @@ class TestLanes:
         assert len(await hand.take(4)) == 1
         assert await rows(store, sides) == []
 
-    async def test_a_lane_that_nobody_claims_from_is_tidied_away(self, store: PostgresStore, sides: Sides) -> None:
-        """And the place that it was opened for goes to the next in line."""
+    async def test_a_lane_that_no_worker_claims_from_is_pruned(self, store: PostgresStore, sides: Sides) -> None:
+        """The capacity that it was opened for goes to the next lane."""
         region, gone = bucket("region", 1, key="r"), job(queue="gone", buckets=[bucket("region", 1, key="r")])
         hand, claim = await running(store, job(queue="own", buckets=[region]))
         await put_in(store, gone, job(buckets=[region]))
@@ -229,8 +231,10 @@ class TestLanes:
         assert len(await hand.take(1)) == 1
 
 
-class TestGates:
-    async def test_a_gate_that_is_known_to_be_full_is_not_waited_for(self, store: PostgresStore, sides: Sides) -> None:
+class TestUnkeyedLimits:
+    async def test_a_turn_does_not_wait_for_an_unkeyed_limit_that_is_known_to_be_full(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
         hand, claim = await running(store, job(queue="own", buckets=[GATE]))
         plain, waiting = job(priority=-9), job(buckets=[GATE])
         await put_in(store, plain, waiting)
@@ -242,10 +246,10 @@ class TestGates:
         await side.commit()
         assert ids(await other.take(9)) == [waiting.id]
 
-    async def test_who_frees_a_place_tells_those_who_noted_that_they_wait(
+    async def test_released_capacity_wakes_the_queues_that_recorded_a_wait(
         self, store: PostgresStore, sides: Sides
     ) -> None:
-        """The note is made under the lock that the freeing turn waits for."""
+        """The record is written under the lock that the releasing turn waits for."""
         hand, claim = await running(store, job(queue="own", buckets=[GATE]))
         await one(store, job(buckets=[GATE]))
         other = await Hand(store).join()
@@ -263,8 +267,10 @@ class TestGates:
         listener.close()
 
     @pytest.mark.parametrize("mark", ["", "!", "?"])
-    async def test_a_gate_before_keys_tells_those_who_wait(self, store: PostgresStore, mark: str) -> None:
-        """Of whatever group of lanes with keys: ordinary ones, suspects, parked ones."""
+    async def test_released_capacity_of_an_unkeyed_limit_wakes_keyed_lanes(
+        self, store: PostgresStore, mark: str
+    ) -> None:
+        """Of every lane set with keys: ordinary lanes, suspects, parked lanes."""
         hand, claim = await running(store, job(queue="own", buckets=[GATE]))
         _, stopped = await running(store, job(buckets=[bucket("tenant", 1, key="7")], crashes=2))
         other = await Hand(store).join()
@@ -290,8 +296,8 @@ class TestGates:
         listener.close()
         assert ids((await followed(other)).claims) == [limited.id]
 
-    async def test_two_turns_at_a_key(self, store: PostgresStore, sides: Sides) -> None:
-        """The second does not wait: it takes what is left, and comes again."""
+    async def test_two_turns_with_one_key_do_not_wait(self, store: PostgresStore, sides: Sides) -> None:
+        """The second turn claims the other jobs and asks again."""
         mine, theirs = [job(buckets=[TENANT]) for _ in range(2)], job(buckets=[bucket("tenant", 1, key="8")])
         await put_in(store, *mine, theirs)
         here, there = await Hand(store).join(), await Hand(store).join()
@@ -303,7 +309,7 @@ class TestGates:
         await second.commit()
         assert [worker.running for worker in await store.workers()] == [1, 1]
 
-    async def test_turns_that_make_the_same_buckets_do_not_wait_crosswise(self, store: PostgresStore) -> None:
+    async def test_turns_that_insert_the_same_buckets_do_not_deadlock(self, store: PostgresStore) -> None:
         hands = [await Hand(store).join() for _ in range(4)]
         for step in range(5):
             keys = [f"{step}-{n}" for n in range(40)]
@@ -318,7 +324,7 @@ class TestGates:
 
 
 class TestCosts:
-    async def test_what_costs_too_much_now_holds_back_no_other_lane(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_job_that_costs_too_much_delays_no_other_lane(self, store: PostgresStore, sides: Sides) -> None:
         """The first 20 jobs cost more than the unkeyed bucket has left: their lanes wait until it has enough."""
         gate = bucket("calls", 10, per=HOUR)
         await running(store, job(queue="own", buckets=[bucket("calls", 10, per=HOUR, cost=5)]))
@@ -339,7 +345,7 @@ class TestCosts:
 
 
 class TestChanges:
-    async def test_a_turn_behind_a_guest_that_leaves_gets_its_place(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_turn_that_waited_for_a_release_gets_the_capacity(self, store: PostgresStore, sides: Sides) -> None:
         assert (await store.hold(b"guest", [GATE], HOUR, [Limit(name="gate", size=1)])).ok
         made = await one(store, job(buckets=[GATE]))
         hand = await Hand(store).join()
@@ -348,8 +354,10 @@ class TestChanges:
         said = await sides.behind(first, second, lambda: second.turn(turn(hand)))
         assert ids(said.claims) == [made.id]
 
-    async def test_a_declaration_waits_for_a_turn_that_has_looked(self, store: PostgresStore, sides: Sides) -> None:
-        """Once it is confirmed nothing starts by the old size."""
+    async def test_a_declaration_waits_for_a_turn_that_has_read_the_limit(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        """No job starts by the old size after the declaration is confirmed."""
         await put_in(store, *(job(buckets=[bucket("gate", 5)]) for _ in range(9)))
         hand, other = await Hand(store).join(), await Hand(store).join()
         first, second = await sides.open(), await sides.open()
@@ -365,15 +373,17 @@ class TestChanges:
         said = await sides.behind(first, second, lambda: second.turn(turn(hand)))
         assert len(said.claims) == 3
 
-    async def test_what_is_declared_as_it_stands_waits_for_nobody(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_declaration_without_a_change_does_not_wait(self, store: PostgresStore, sides: Sides) -> None:
+        """An open turn holds the lock of the limit. A declaration that waited for it would fail by its time limit."""
         await put_in(store, job(buckets=[GATE]))
         hand = await Hand(store).join()
         side = await sides.open()
         await side.turn(turn(hand))
         await asyncio.wait_for(store.declare_limits([Limit(name="gate", size=1)]), 30)
+        assert (await store.buckets([GATE]))[0].size == 1
         await side.rollback()
 
-    async def test_a_declaration_that_waits_for_a_producer_stops_no_turn(
+    async def test_a_declaration_that_waits_for_a_producer_blocks_no_turn(
         self, store: PostgresStore, sides: Sides, postgres_url: str
     ) -> None:
         made = await one(store, job())
@@ -388,8 +398,8 @@ class TestChanges:
         assert [row.limit.size for row in await store.limits()] == [3]
 
 
-async def test_odd_and_long_keys_have_buckets_too(store: PostgresStore) -> None:
-    """An index takes a name only so long; PostgreSQL keeps no NUL."""
+async def test_unusual_and_long_keys_have_buckets_too(store: PostgresStore) -> None:
+    """The length of a name in an index is limited, and PostgreSQL stores no NUL."""
     keys = ["x" * 5000, "🐛" * 2000, "a\0b"]
     hand = await Hand(store).join()
     for key in keys:
@@ -408,10 +418,10 @@ async def test_odd_and_long_keys_have_buckets_too(store: PostgresStore) -> None:
         assert (said.ok, said.full) == (False, each.name)
 
 
-async def test_an_open_transaction_that_names_a_limit_or_queue_first_keeps_nobody_waiting(
+async def test_an_open_transaction_that_is_first_to_name_a_limit_or_queue_blocks_no_process(
     store: PostgresStore, postgres_owner_url: str
 ) -> None:
-    """Neither a worker that declares it nor another producer; and it is there for both."""
+    """Neither a worker that declares it nor another producer. Both find it."""
     deep = (("q", QueueSettings(order="lifo")),)
     gate = bucket("new", 1)
     waiting = job(buckets=[gate])
@@ -424,8 +434,8 @@ async def test_an_open_transaction_that_names_a_limit_or_queue_first_keeps_nobod
     assert len(await hand.take(9)) == 2
 
 
-class TestStirs:
-    async def test_promotions_do_what_is_left_undone(self, store: PostgresStore, sides: Sides) -> None:
+class TestRechecks:
+    async def test_promotions_finish_an_interrupted_recheck(self, store: PostgresStore, sides: Sides) -> None:
         """The client that changed the limit is gone before the waiting lanes were rechecked."""
         tenants = [bucket("tenant", 1, key=str(n)) for n in range(5)]
         await put_in(store, *(job(buckets=[each]) for each in tenants for _ in range(2)))

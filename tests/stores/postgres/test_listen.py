@@ -39,14 +39,14 @@ def end_listeners(url: str) -> int:
         return len(rows.fetchall())
 
 
-class TestBell:
-    def test_a_burst_rings_once_for_each_queue(self) -> None:
+class TestNotifier:
+    def test_a_burst_notifies_once_for_each_queue(self) -> None:
         notifier = Notifier("s")
         assert notifier.take_due(["a", "b"]) == ["s:a", "s:b"]
         assert notifier.take_due(["a"]) == []
         assert notifier.take_due(["a", "c"]) == ["s:c"]
 
-    def test_after_a_while_it_rings_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_queue_is_notified_again_after_the_quiet_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now = [100.0]
         monkeypatch.setattr("mainspring.stores.postgres.driver.wakeups.time.monotonic", lambda: now[0])
         notifier = Notifier("s")
@@ -55,20 +55,20 @@ class TestBell:
         assert notifier.take_due(["a"]) == ["s:a"]
 
     @pytest.mark.parametrize("queue", ["q" * 200, "ü" * 40, 'say "hello"', "x; drop table y"])
-    async def test_any_name_of_a_queue_has_a_channel(self, store: PostgresStore, queue: str) -> None:
+    async def test_any_queue_name_has_a_channel(self, store: PostgresStore, queue: str) -> None:
         assert len(channel(store.schema, queue).encode()) <= 63
         listener = await listening(store, queue)
         await one(store, job(queue=queue))
         assert await listener.wait(LONG)
         listener.close()
 
-    def test_long_names_do_not_meet(self) -> None:
+    def test_long_queue_names_have_different_channels(self) -> None:
         assert channel("s", "q" * 100 + "1") != channel("s", "q" * 100 + "2")
 
 
 class TestNotifying:
-    async def test_what_comes_in_the_quiet_time_is_heard_by_the_echo(self, store: PostgresStore) -> None:
-        """No notification is sent for the second job; its worker may have looked before it was inserted."""
+    async def test_a_job_in_the_quiet_time_is_found_by_the_second_wake_up(self, store: PostgresStore) -> None:
+        """No notification is sent for the second job, and its worker may have read before the job was inserted."""
         listener = await listening(store)
         store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)))
         assert await listener.wait(LONG)
@@ -76,14 +76,16 @@ class TestNotifying:
         assert not await listener.wait(0.2)
         listener.close()
 
-    async def test_other_queues_and_later_jobs_wake_nobody(self, store: PostgresStore) -> None:
+    async def test_jobs_of_other_queues_and_later_jobs_wake_no_listener(self, store: PostgresStore) -> None:
         listener = await listening(store)
         await one(store, job(queue="other"))
         await one(store, job(delay=60_000_000))
         assert not await listener.wait(0.3)
         listener.close()
 
-    async def test_a_callers_transaction_rings_when_it_commits(self, store: PostgresStore, postgres_url: str) -> None:
+    async def test_a_callers_transaction_notifies_when_it_commits(
+        self, store: PostgresStore, postgres_url: str
+    ) -> None:
         listener = await listening(store)
         with psycopg.connect(postgres_url) as connection:
             for _ in range(3):
@@ -93,7 +95,9 @@ class TestNotifying:
         assert await listener.wait(LONG)
         listener.close()
 
-    async def test_one_that_rolls_back_does_not(self, store: PostgresStore, postgres_url: str) -> None:
+    async def test_a_callers_transaction_that_rolls_back_does_not_notify(
+        self, store: PostgresStore, postgres_url: str
+    ) -> None:
         listener = await listening(store)
         with psycopg.connect(postgres_url) as connection:
             store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)), connection)
@@ -102,8 +106,9 @@ class TestNotifying:
         listener.close()
 
     async def test_no_function_notifies(self, store: PostgresStore, postgres_url: str) -> None:
-        """All notifying transactions of a server commit one after the other, so none of ours waits for the disk: that
-        is for the callers to say."""
+        """All transactions of a server that notify commit one after the other, so none of ours waits for the disk.
+        A caller's own transaction can.
+        """
         with psycopg.connect(postgres_url, autocommit=True) as looker:
             texts = looker.execute(
                 "select prosrc from pg_proc where pronamespace = to_regnamespace(%s)", (store.schema,)
@@ -113,7 +118,7 @@ class TestNotifying:
 
 
 class TestLoss:
-    async def test_a_listener_that_was_cut_off_hears_again(
+    async def test_a_listener_that_was_cut_off_listens_again(
         self, store: PostgresStore, postgres_owner_url: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         listener = await listening(store)
@@ -127,7 +132,7 @@ class TestLoss:
         assert not caplog.records, "the worker tells of its store"
         listener.close()
 
-    async def test_who_can_never_listen_is_told_once(
+    async def test_a_listener_that_can_never_connect_is_logged_once(
         self, store: PostgresStore, postgres_url: str, namespace: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         deaf = PostgresStore(postgres_url, namespace=namespace, pooler=True, listen_url="postgresql://127.0.0.1:1/no")
@@ -141,7 +146,7 @@ class TestLoss:
         listener.close()
         await deaf.close()
 
-    async def test_it_hears_after_a_restart_of_the_server(self) -> None:
+    async def test_a_listener_works_after_a_restart_of_the_server(self) -> None:
         with servers.postgres(own=True) as server:
             store = PostgresStore(server.url)
             await store.migrate()
@@ -156,7 +161,7 @@ class TestLoss:
             listener.close()
             await store.close()
 
-    async def test_who_comes_while_the_server_is_away_hears_later(self) -> None:
+    async def test_a_listener_opened_while_the_server_is_away_works_later(self) -> None:
         with servers.postgres(own=True) as server:
             store = PostgresStore(server.url)
             await store.migrate()
@@ -169,9 +174,7 @@ class TestLoss:
             listener.close()
             await store.close()
 
-    async def test_the_last_listener_takes_the_connection_along(
-        self, store: PostgresStore, postgres_owner_url: str
-    ) -> None:
+    async def test_the_last_listener_closes_the_connection(self, store: PostgresStore, postgres_owner_url: str) -> None:
         first, second = await listening(store, "a"), await listening(store, "b")
         first.close()
         await one(store, job(queue="b"))
@@ -186,7 +189,7 @@ class TestLoss:
 
 
 class TestPooler:
-    async def test_without_an_address_of_its_own_nobody_listens(
+    async def test_behind_a_pooler_without_listen_url_there_are_no_wake_ups(
         self, store: PostgresStore, postgres_url: str, namespace: str
     ) -> None:
         shared = PostgresStore(postgres_url, namespace=namespace, pooler=True)
@@ -198,14 +201,18 @@ class TestPooler:
         await shared.close()
 
     @pytest.mark.option("app.listen_url")
-    async def test_an_app_says_where(self, fresh_postgres_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_an_app_passes_its_listen_url(
+        self, fresh_postgres_url: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
         app = Mainspring(fresh_postgres_url, listen_url="postgresql://127.0.0.1:1/nobody")
         with caplog.at_level(logging.WARNING, "mainspring.store"):
             (await (await app.client.store()).listen("w", ["q"])).close()
         assert "no wake-ups" in caplog.text
         await app.aclose()
 
-    async def test_with_one_it_does(self, store: PostgresStore, postgres_url: str, namespace: str) -> None:
+    async def test_behind_a_pooler_with_listen_url_there_are_wake_ups(
+        self, store: PostgresStore, postgres_url: str, namespace: str
+    ) -> None:
         shared = PostgresStore("postgresql://nowhere/none", namespace=namespace, pooler=True, listen_url=postgres_url)
         listener = await shared.listen("w", ["q"])
         await one(store)

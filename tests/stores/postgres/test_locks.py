@@ -11,8 +11,8 @@ LOCK = Bucket("lock", "nightly")
 LIMITS = (Limit(name="lock", size=1),)
 
 
-async def test_who_comes_waits_for_a_renewal(store: PostgresStore, sides: Sides) -> None:
-    """Else it would find the place free that is being renewed in its last moment, and both would have it."""
+async def test_hold_waits_for_a_renewal(store: PostgresStore, sides: Sides) -> None:
+    """Otherwise it would find the place free that is being renewed at its last moment, and both would hold it."""
     assert (await store.hold(b"one", [LOCK], HOUR, LIMITS, fenced=True)).ok
     first, second = await sides.open(), await sides.open()
     await first.hold(b"one", (), ttl=HOUR)
@@ -20,7 +20,7 @@ async def test_who_comes_waits_for_a_renewal(store: PostgresStore, sides: Sides)
     assert not said.ok
 
 
-async def test_numbers_grow_in_the_order_of_commits(store: PostgresStore, sides: Sides) -> None:
+async def test_tokens_grow_in_the_order_of_commits(store: PostgresStore, sides: Sides) -> None:
     wide = Limit(name="wide", size=2)
     first, second = await sides.open(), await sides.open()
     one = await first.hold(b"one", [Bucket("wide")], wide, ttl=HOUR)
@@ -28,8 +28,8 @@ async def test_numbers_grow_in_the_order_of_commits(store: PostgresStore, sides:
     assert one.token < two.token
 
 
-async def test_old_numbers_go(store: PostgresStore, sides: Sides) -> None:
-    """And one that is being given anew stays."""
+async def test_old_tokens_are_pruned(store: PostgresStore, sides: Sides) -> None:
+    """A token that is being issued again is kept."""
     first, second = await sides.open(), await sides.open()
     await first.connection.execute(
         f"insert into {store.schema}.holder_tokens values ('lock=old', 1), ('lock=nightly', 1)".encode()

@@ -112,13 +112,13 @@ def uncommitted(store: PostgresStore, url: str, *jobs: NewJob) -> Iterator[None]
 
 
 class TestMarks:
-    async def test_in_ordinary_times_there_are_none(self, grave: Grave, store: PostgresStore, hand: Hand) -> None:
+    async def test_without_dead_rows_there_are_no_marks(self, grave: Grave, store: PostgresStore, hand: Hand) -> None:
         for _ in range(3):
             await put_in(store, *(job() for _ in range(50)))
             await hand.succeed(*await hand.take(50))
         assert grave.marks() == {}
 
-    async def test_a_claim_that_walked_over_the_dead_leaves_a_mark_and_the_next_does_not_walk(
+    async def test_a_claim_that_read_dead_rows_sets_a_mark_and_the_next_starts_there(
         self, grave: Grave, store: PostgresStore, hand: Hand
     ) -> None:
         grave.dig(DEAD)
@@ -130,8 +130,8 @@ class TestMarks:
         assert ids([*claims, *rest]) == [each.id for each in made]
         await hand.succeed(*claims, *rest)
 
-    async def test_a_stack_has_none(self, grave: Grave, store: PostgresStore, hand: Hand) -> None:
-        """The newest job of a lifo queue would lie below the marks, and be a stray."""
+    async def test_a_lifo_queue_has_no_marks(self, grave: Grave, store: PostgresStore, hand: Hand) -> None:
+        """Its newest job would be below the mark and would not be found."""
         await store.configure_queue("q", QueueSettings(order="lifo"))
         grave.dig(DEAD)
         made = await put_in(store, *(job() for _ in range(5)))
@@ -140,10 +140,12 @@ class TestMarks:
         (newest,) = await put_in(store, job())
         assert ids(await take(store, hand, 10)) == [newest.id]
 
-    async def test_pages_of_entries_that_are_known_to_be_dead_leave_a_mark_too(
+    async def test_index_entries_known_to_be_dead_set_a_mark_too(
         self, grave: Grave, store: PostgresStore, hand: Hand
     ) -> None:
-        """No snapshot is held, and no vacuum has come: who walks marks them dead and later steps over them."""
+        """No snapshot is held and no vacuum has run: a reader marks the entries as dead, and later readers skip
+        them.
+        """
         grave.run("alter table {schema}.jobs set (autovacuum_enabled = off)")
         grave.dig(DEAD)
         grave.holder.rollback()
@@ -153,7 +155,9 @@ class TestMarks:
         assert ids(await take(store, hand, 1)) == [waiting.id]
         assert [place for place, _ in grave.marks().items()] == [(LANE, 0)]
 
-    async def test_an_empty_lane_is_walked_over_once(self, grave: Grave, store: PostgresStore, hand: Hand) -> None:
+    async def test_the_dead_rows_of_an_empty_lane_are_read_once(
+        self, grave: Grave, store: PostgresStore, hand: Hand
+    ) -> None:
         grave.dig(3_000)
         assert await hand.take(10) == ()
         assert [place for place, _ in grave.marks().items()] == [(LANE, 0)]
@@ -161,10 +165,10 @@ class TestMarks:
         assert await grave.walked(hand) < 500
         assert ids(await hand.take(10)) == [late.id]
 
-    async def test_who_cannot_get_there_in_time_finds_out_where_to_begin(
+    async def test_a_worker_that_cannot_finish_a_claim_in_time_searches_for_the_first_job(
         self, grave: Grave, store: PostgresStore, hand: Hand
     ) -> None:
-        """A worker that starts when there are too many dead for the time of one call."""
+        """It starts when there are too many dead rows for the time of one call."""
         grave.dig(3_000)
         made = await put_in(store, job(), job(priority=50), job())
         store._low_water.search_heads([LANE])
@@ -172,7 +176,7 @@ class TestMarks:
         assert [place for place, _ in grave.marks().items()] == [(LANE, 50)]
         assert ids(await hand.take(10)) == [made[1].id, made[0].id, made[2].id]
 
-    async def test_other_priorities_and_lanes_are_seen_at_once(
+    async def test_jobs_of_other_priorities_and_lanes_are_found_at_once(
         self, grave: Grave, store: PostgresStore, hand: Hand
     ) -> None:
         grave.dig(3_000)
@@ -191,7 +195,9 @@ class TestMarks:
         assert in_lane == [high.id, plain.id, low.id]
         assert {priority for _, priority in grave.marks()} == {-50, 0, 50}
 
-    async def test_marks_go_when_the_dead_are_gone(self, grave: Grave, store: PostgresStore, hand: Hand) -> None:
+    async def test_marks_are_removed_when_the_dead_rows_are_gone(
+        self, grave: Grave, store: PostgresStore, hand: Hand
+    ) -> None:
         grave.dig(3_000)
         await put_in(store, *(job() for _ in range(3)))
         await hand.take(1)
@@ -205,14 +211,16 @@ class TestMarks:
         assert grave.marks() == {}
         assert len(await hand.take(5)) == 2
 
-    async def test_nobody_looks_when_there_are_no_marks(self, grave: Grave, store: PostgresStore, hand: Hand) -> None:
+    async def test_without_marks_there_is_no_search_for_stray_jobs(
+        self, grave: Grave, store: PostgresStore, hand: Hand
+    ) -> None:
         await put_in(store, job())
         await hand.take(1)
         assert store._low_water._task is None
 
 
-class TestStrays:
-    async def test_one_that_committed_late_is_found_below_the_mark(
+class TestStrayJobs:
+    async def test_a_job_that_committed_late_is_found_below_the_mark(
         self, grave: Grave, store: PostgresStore, postgres_url: str, hand: Hand
     ) -> None:
         stray = job()
@@ -224,7 +232,7 @@ class TestStrays:
         await store._low_water.search_strays()
         assert ids(await hand.take(5)) == [stray.id]
 
-    async def test_the_search_runs_by_itself(
+    async def test_the_search_for_stray_jobs_runs_by_itself(
         self, grave: Grave, store: PostgresStore, postgres_url: str, hand: Hand, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(low_water, "PERIOD", 0.01)
@@ -245,7 +253,7 @@ class TestStrays:
 
 
 class TestWarning:
-    async def test_who_holds_an_old_snapshot_is_named(
+    async def test_the_holder_of_an_old_snapshot_is_named(
         self,
         grave: Grave,
         store: PostgresStore,

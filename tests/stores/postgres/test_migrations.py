@@ -50,7 +50,7 @@ async def test_the_printed_script_makes_the_same_schema(postgres_owner_url: str,
     await by_hand.close()
 
 
-async def test_the_script_of_a_schema_that_an_administrator_made(postgres_owner_url: str, namespace: str) -> None:
+async def test_the_script_for_a_schema_that_an_administrator_created(postgres_owner_url: str, namespace: str) -> None:
     store = PostgresStore(postgres_owner_url, namespace=namespace)
     with psycopg.connect(postgres_owner_url, autocommit=True) as administrator:
         administrator.execute(f"create schema {store.schema}".encode())

@@ -58,7 +58,7 @@ async def absent(server: str) -> AsyncIterator[Callable[[bool], None]]:
 @pytest.mark.parametrize("enqueue", [by_loop, by_thread])
 @pytest.mark.parametrize("pooler", [False, True])
 class TestWaits:
-    async def test_workers_come_while_the_commit_waits_for_its_replica(
+    async def test_workers_are_woken_while_the_commit_waits_for_its_replica(
         self, server: str, absent: Callable[[bool], None], enqueue: Enqueue, pooler: bool
     ) -> None:
         """The enqueue does not return before the replica has the job."""
@@ -76,7 +76,7 @@ class TestWaits:
         listener.close()
         await store.close()
 
-    async def test_normal_waits_for_nobody(
+    async def test_durability_normal_does_not_wait_for_the_replica(
         self, server: str, absent: Callable[[bool], None], enqueue: Enqueue, pooler: bool
     ) -> None:
         store = PostgresStore(server, durability="normal", pooler=pooler)
@@ -94,7 +94,7 @@ class TestWaits:
 
 
 class TestMoments:
-    def test_one_that_came_a_moment_after_another_rings_only_if_it_took_long(self) -> None:
+    def test_a_second_enqueue_in_the_quiet_time_notifies_only_if_it_took_long(self) -> None:
         """Listeners wake a second time for commits in the moment after a notification, not for later commits."""
         notifier = Notifier("s")
         notifier.note(["q"], time.monotonic() + LONG)
@@ -105,7 +105,7 @@ class TestMoments:
         notifier.note(["q"], 0.0)
         assert enqueue.take_due([]) == ["s:q"]
 
-    def test_one_that_failed_did_not_ring(self) -> None:
+    def test_an_enqueue_that_failed_did_not_notify(self) -> None:
         notifier = Notifier("s")
         assert NotifyingEnqueue(notifier, batch(), CALL).unsettled
         again = NotifyingEnqueue(notifier, batch(), CALL)
@@ -114,7 +114,7 @@ class TestMoments:
         assert again.take_due([]) == []
         assert not NotifyingEnqueue(notifier, batch(), CALL).unsettled
 
-    async def test_an_id_that_is_there_is_answered_the_same_way(self, store: PostgresStore) -> None:
+    async def test_a_repeated_enqueue_gets_the_same_reply(self, store: PostgresStore) -> None:
         """With a notification and without one."""
         given = batch()
         first = await store.enqueue(given)

@@ -57,7 +57,7 @@ def history(postgres_owner_url: str, store: PostgresStore) -> History:
 
 
 async def finish(store: PostgresStore, n: int = 3, **options: object) -> tuple[Claim, ...]:
-    """Jobs that failed once and then succeeded, so something stands beside each."""
+    """Jobs that failed once and then succeeded, so each has a row of an attempt."""
     await put_in(store, *(job(**options) for _ in range(n)))  # type: ignore[arg-type]  # options of a job
     hand = await Hand(store).join()
     await hand.turn(*(Ack.failed(lease(claim), ERROR, retry_in=0) for claim in await hand.take(n)))
@@ -68,20 +68,22 @@ async def finish(store: PostgresStore, n: int = 3, **options: object) -> tuple[C
 
 
 class TestMade:
-    async def test_a_week_ahead_by_the_migration(self, history: History) -> None:
+    async def test_the_migration_makes_partitions_for_a_week(self, history: History) -> None:
         assert history.days() == {day(-ahead) for ahead in range(DAYS_AHEAD + 1)}
 
-    async def test_today_is_where_acks_go(self, store: PostgresStore, history: History) -> None:
+    async def test_acks_write_to_the_partition_of_today(self, store: PostgresStore, history: History) -> None:
         await finish(store)
         assert history.lies_in() == [day(0)]
 
-    async def test_pruning_makes_those_that_are_missing(self, store: PostgresStore, history: History) -> None:
+    async def test_pruning_makes_missing_partitions(self, store: PostgresStore, history: History) -> None:
         history.run(f"drop table {{schema}}.{day(-3)}")
         await store.prune(KEEP)
         assert day(-3) in history.days()
 
-    async def test_without_a_day_acks_go_on(self, store: PostgresStore, history: History) -> None:
-        """A fleet that was off for weeks: what ended lies among the rest, is found there and goes row by row."""
+    async def test_acks_work_without_a_partition_of_today(self, store: PostgresStore, history: History) -> None:
+        """A fleet that was off for weeks: ended jobs are stored in the default partition, found there and deleted
+        row by row.
+        """
         history.run(f"drop table {{schema}}.{day(0)}")
         claims = await finish(store)
         assert history.lies_in() == ["finished_rest"]
@@ -92,7 +94,7 @@ class TestMade:
         history.run("update {schema}.finished set finished = finished - %s::bigint", 5 * DAY)
         assert await store.prune(KEEP) == 3
 
-    async def test_many_at_once_make_each_once(self, store: PostgresStore, history: History) -> None:
+    async def test_many_concurrent_calls_make_each_partition_once(self, store: PostgresStore, history: History) -> None:
         for ahead in range(1, 5):
             history.run(f"drop table {{schema}}.{day(-ahead)}")
         await asyncio.gather(*(store._partitions.make() for _ in range(8)))
@@ -101,7 +103,7 @@ class TestMade:
 
 
 class TestDropped:
-    async def test_a_day_past_its_retention_goes_whole(self, store: PostgresStore, history: History) -> None:
+    async def test_a_partition_past_its_retention_is_dropped(self, store: PostgresStore, history: History) -> None:
         claims = await finish(store)
         old = history.make_old(ago=5)
         assert history.lies_in() == [old]
@@ -112,13 +114,13 @@ class TestDropped:
         assert (await store.count(Query.everything()))[State.SUCCEEDED] == 0
         assert history.run("select count(*) from {schema}.attempts") == [(0,)]
 
-    async def test_a_day_within_its_retention_stays(self, store: PostgresStore, history: History) -> None:
+    async def test_a_partition_within_its_retention_is_kept(self, store: PostgresStore, history: History) -> None:
         await finish(store)
         kept = history.make_old(ago=2)
         assert await store.prune(KEEP) == 0
         assert kept in history.days()
 
-    async def test_a_day_in_which_a_job_is_kept_longer_goes_by_rows(
+    async def test_a_partition_with_a_job_that_is_kept_longer_is_deleted_by_rows(
         self, store: PostgresStore, history: History
     ) -> None:
         await finish(store, 1, keep=30 * DAY)
@@ -128,10 +130,10 @@ class TestDropped:
         assert old in history.days()
         assert (await store.count(Query.everything()))[State.SUCCEEDED] == 1
 
-    async def test_a_reader_in_the_way_is_not_waited_for_and_acks_go_on(
+    async def test_a_drop_does_not_wait_for_a_reader_and_acks_go_on(
         self, store: PostgresStore, postgres_url: str, history: History
     ) -> None:
-        """The drop would stand behind the reader, and every ack behind the drop."""
+        """The drop would wait for the reader, and every ack for the drop."""
         await finish(store)
         old = history.make_old(ago=5)
         with psycopg.connect(postgres_url) as reader:
@@ -145,10 +147,10 @@ class TestDropped:
         assert old not in history.days()
         assert (await store.count(Query.everything()))[State.SUCCEEDED] == 3
 
-    async def test_a_job_that_is_still_there_is_there_with_all_that_stands_beside_it(
+    async def test_a_job_that_is_retried_during_the_deletion_of_its_day_keeps_its_data(
         self, store: PostgresStore, history: History
     ) -> None:
-        """A job may be retried while its day is being deleted: its attempts are kept, its follow-up job is inserted."""
+        """Its attempts are kept, and its follow-up job is inserted."""
         claims = await finish(store, 4)
         old = history.make_old(ago=5)
         await store._db.sessions.rows(
@@ -159,8 +161,10 @@ class TestDropped:
         for each in found:
             assert await store.attempts(each.id)
 
-    async def test_those_that_a_window_holds_are_looked_at_once(self, store: PostgresStore, history: History) -> None:
-        """Each prune would walk over all of them before it finds what it may delete."""
+    async def test_jobs_with_an_open_unique_window_are_read_once_by_prune(
+        self, store: PostgresStore, history: History
+    ) -> None:
+        """Otherwise each prune would read all of them before it finds jobs to delete."""
         await put_in(store, *(job(unique=UniqueKey(bytes([n]) * 16, 30 * DAY)) for n in range(5)))
         hand = await Hand(store).join()
         await hand.succeed(*await hand.take(5))
@@ -173,7 +177,7 @@ class TestDropped:
         assert history.run(aside) == [(5,)]
         assert await store.prune(KEEP) == 0
 
-    async def test_a_large_day_is_swept_in_steps(
+    async def test_a_large_partition_is_deleted_in_steps(
         self, store: PostgresStore, history: History, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await finish(store, 7)
@@ -186,8 +190,8 @@ class TestDropped:
             said.append(await store.prune(KEEP, limit=100))
         assert said == [100, 100, 7]
 
-    async def test_nothing_but_days_of_the_past_can_be_dropped(self, store: PostgresStore, history: History) -> None:
-        """The function has the owner's rights, so it is careful."""
+    async def test_only_partitions_of_past_days_can_be_dropped(self, store: PostgresStore, history: History) -> None:
+        """The function has the rights of the owner, so it checks its argument."""
         drop = f"select {store.schema}.drop_partition_v1(%(name)s, {store.schema}.now_v1(null))"
         for name in ("jobs", "finished", "finished_rest", day(0), day(-1)):
             await store._db.sessions.rows(drop, {"name": name})

@@ -118,7 +118,7 @@ async def meter(request: pytest.FixtureRequest, store: PostgresStore, sides: Sid
     return meter
 
 
-async def test_nothing_reads_the_backlog(store: PostgresStore, meter: Meter) -> None:
+async def test_no_statement_reads_the_backlog(store: PostgresStore, meter: Meter) -> None:
     """Claims of 100 from three lanes with limits and ageing, acks of 100, promotion, cancel, rescue."""
     for _ in range(3):
         claims = await meter.turn(wants=WANTS)
@@ -143,7 +143,7 @@ async def test_nothing_reads_the_backlog(store: PostgresStore, meter: Meter) -> 
 
 
 async def test_a_lock_is_found_among_many(store: PostgresStore, sides: Sides) -> None:
-    """Taken, renewed, looked at and given back while 20,000 others are held."""
+    """Taken, renewed, read and released while 20,000 others are held."""
     meter = Meter(await sides.open(), await Hand(store).join())
     hold = "select * from {schema}.hold_v1(%s::bytea, %s::text[], %s::bigint[], 10, null, 0, '', true, null)"
     mine = (b"mine", ["lock=mine"], [1])
@@ -167,13 +167,13 @@ async def test_a_lock_is_found_among_many(store: PostgresStore, sides: Sides) ->
         assert meter.read.get("guests", 0) < 20, meter.read
 
 
-async def test_an_idle_turn_reads_next_to_nothing(store: PostgresStore, meter: Meter) -> None:
+async def test_an_idle_turn_reads_few_rows(store: PostgresStore, meter: Meter) -> None:
     await meter.turn(wants=(Want(("empty/any", "empty/async"), 100),))
     assert meter.read.get("jobs", 0) < 10, meter.read
 
 
-async def test_a_turn_reads_as_many_lanes_as_it_wants(store: PostgresStore, meter: Meter) -> None:
-    """Of ten thousand keys a turn looks at few, whether or not most of them are parked."""
+async def test_a_turn_reads_as_many_lanes_as_it_wants_jobs(store: PostgresStore, meter: Meter) -> None:
+    """Of ten thousand keys a turn reads few, whether or not most of them are parked."""
     for start in range(0, 20_000, 5_000):
         keys = [str(n % 10_000) for n in range(start, start + 5_000)]
         await put_in(store, *(job(queue="k", buckets=[bucket("tenant", 1, key=key)]) for key in keys))
@@ -192,8 +192,8 @@ async def test_a_turn_reads_as_many_lanes_as_it_wants(store: PostgresStore, mete
         await meter.side.commit()
 
 
-async def test_a_turn_reads_as_many_lanes_of_fair_keys_as_it_wants(store: PostgresStore, meter: Meter) -> None:
-    """Of ten thousand keys a turn looks at few; of a key with many jobs at as many as its share."""
+async def test_a_turn_reads_as_many_fair_lanes_as_it_wants_jobs(store: PostgresStore, meter: Meter) -> None:
+    """Of ten thousand keys a turn reads few, and of a key with many jobs as many as its share."""
     for start in range(0, 20_000, 5_000):
         keys = [str(n % 10_000) for n in range(start, start + 5_000)]
         await put_in(store, *(job(queue="f", fair=FairKey(key)) for key in keys))
@@ -209,8 +209,8 @@ async def test_a_turn_reads_as_many_lanes_of_fair_keys_as_it_wants(store: Postgr
         assert meter.read["jobs"] < 100, meter.read
 
 
-async def test_a_look_reads_what_is_due(store: PostgresStore, sides: Sides) -> None:
-    """And an exchange one schedule and its runs: of a hundred thousand, with plans of a table that was empty."""
+async def test_a_check_of_schedules_reads_only_the_due_ones(store: PostgresStore, sides: Sides) -> None:
+    """A swap reads one schedule and its runs, of a hundred thousand, with plans made when the table was empty."""
     meter = Meter(await sides.open(), await Hand(store).join())
     look = "select * from {schema}.due_schedules_v1(10, null)"
     swap = "select * from {schema}.swap_schedule_v1(%s::text, %s, '', %s, '{1,2}', '{}', '{\"\",\"\"}', 100, null)"
@@ -226,7 +226,7 @@ async def test_a_look_reads_what_is_due(store: PostgresStore, sides: Sides) -> N
     assert meter.read["schedules"] == 4, meter.read
 
 
-async def test_a_success_reads_the_first_of_those_that_wait(store: PostgresStore, sides: Sides) -> None:
+async def test_a_success_reads_only_the_first_dependents(store: PostgresStore, sides: Sides) -> None:
     """An ack and an enqueue read a few rows, however many jobs are held and however many schedules there are."""
     await store.set_dependencies([ScheduleDependency("x", ("a",)), ScheduleDependency("y", ("a", "b"))])
     hand = await Hand(store).join()
@@ -248,10 +248,9 @@ async def test_a_success_reads_the_first_of_those_that_wait(store: PostgresStore
     assert max(meter.read.values()) < 20, meter.read
 
 
-def test_places_are_given_in_order_whichever_way_a_join_goes() -> None:
-    """A planner may walk the table and read the list anew for each row: then each reading would give new places.
-
-    So what an update joins gives its places in a part that is made once.
+def test_positions_are_given_in_order_with_any_join() -> None:
+    """A planner can scan the table and read the list again for each row, and each reading would give new positions.
+    So an update takes positions from a part that is computed once.
     """
     for file in (Path(statements.__file__).parents[1] / "sql").rglob("*.sql"):
         for text in file.read_text(encoding="utf-8").split(";"):

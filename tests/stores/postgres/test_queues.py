@@ -28,7 +28,7 @@ async def refused(side: Side, batch: bytes) -> None:
 
 
 class TestDepth:
-    async def test_a_producer_waits_for_one_that_has_counted(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_producer_waits_for_another_that_has_counted(self, store: PostgresStore, sides: Sides) -> None:
         await store.configure_queue("q", TWO)
         await one(store)
         first, second = await sides.open(), await sides.open()
@@ -36,7 +36,7 @@ class TestDepth:
         await sides.behind(first, second, lambda: refused(second, b"2"))
         assert (await store.count(Query.where(queues=["q"])))[State.READY] == 2
 
-    async def test_what_was_rolled_back_leaves_its_room(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_rolled_back_enqueue_leaves_its_space(self, store: PostgresStore, sides: Sides) -> None:
         await store.configure_queue("q", TWO)
         await one(store)
         first, second = await sides.open(), await sides.open()
@@ -47,8 +47,12 @@ class TestDepth:
         assert (await waiting)[0].created
         await second.commit()
 
-    async def test_workers_and_other_queues_do_not_wait(self, store: PostgresStore, sides: Sides) -> None:
-        """Claims, acks and hand-backs, while a caller that enqueued there keeps its transaction open."""
+    async def test_workers_and_other_queues_do_not_wait_for_an_open_enqueue(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        """Claims, acks and hand-backs, while a caller that enqueued in the queue keeps its transaction open. A call
+        that waited would fail by the time limit.
+        """
         await store.configure_queue("q", TWO)
         await one(store)
         side = await sides.open()
@@ -57,11 +61,12 @@ class TestDepth:
             hand = await Hand(store).join()
             claim = await hand.take_one()
             await hand.succeed(claim)
-            await put_in(store, job(queue="other"))
+            (other,) = await put_in(store, job(queue="other"))
+        assert other.created
         await side.commit()
 
     async def test_a_job_that_is_being_claimed_is_not_dropped(self, store: PostgresStore, sides: Sides) -> None:
-        """The next oldest goes in its place."""
+        """The next oldest job is dropped instead."""
         await store.configure_queue("q", QueueSettings(max_depth=2, on_full="drop_oldest"))
         oldest, older = await one(store), await one(store)
         hand = await Hand(store).join()
@@ -73,8 +78,8 @@ class TestDepth:
 
 
 class TestDisabled:
-    async def test_it_waits_for_a_turn_that_has_looked(self, store: PostgresStore, sides: Sides) -> None:
-        """Once it is confirmed no job of the queue starts."""
+    async def test_disable_waits_for_a_turn_that_has_read_the_mode(self, store: PostgresStore, sides: Sides) -> None:
+        """No job of the queue starts after it is confirmed."""
         await one(store)
         hand, other = await Hand(store).join(), await Hand(store).join()
         first, second = await sides.open(), await sides.open()

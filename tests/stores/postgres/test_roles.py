@@ -18,7 +18,7 @@ from mainspring.testing.contract.hands import Hand, one
 
 
 class Parties:
-    """The two roles of a script that was run as it stands, but for their names and passwords."""
+    """The two roles of the shipped script; only their names and passwords were changed."""
 
     def __init__(self, url: str, namespace: str) -> None:
         self._url = url
@@ -48,7 +48,7 @@ async def parties(postgres_owner_url: str, namespace: str) -> AsyncIterator[Part
         parties.run(f"drop owned by {role} cascade; drop role {role}")
 
 
-async def test_the_owner_migrates_and_the_app_works(parties: Parties) -> None:
+async def test_the_owner_migrates_and_the_app_role_works(parties: Parties) -> None:
     owner = parties.store(parties.owner)
     assert (await owner.migrate())[0] == 0
     app = parties.store(parties.app)
@@ -61,7 +61,7 @@ async def test_the_owner_migrates_and_the_app_works(parties: Parties) -> None:
     await app.close()
 
 
-async def test_the_app_may_not_migrate(parties: Parties) -> None:
+async def test_the_app_role_cannot_migrate(parties: Parties) -> None:
     app = Door(parties.store(parties.app))
     with pytest.raises(StoreReadOnly):
         await app.migrate()
@@ -78,7 +78,7 @@ async def test_the_app_may_not_migrate(parties: Parties) -> None:
         "create schema more",
     ],
 )
-async def test_the_app_changes_no_schema(parties: Parties, forbidden: str) -> None:
+async def test_the_app_role_cannot_change_the_schema(parties: Parties, forbidden: str) -> None:
     await parties.store(parties.owner).migrate()
     with (
         psycopg.connect(parties.url(parties.app)) as connection,
@@ -87,7 +87,7 @@ async def test_the_app_changes_no_schema(parties: Parties, forbidden: str) -> No
         connection.execute(forbidden.format(schema=parties.schema).encode())
 
 
-async def test_strangers_may_not_even_look(parties: Parties) -> None:
+async def test_other_roles_cannot_read(parties: Parties) -> None:
     await parties.store(parties.owner).migrate()
     stranger = f"s{uuid4().hex[:8]}"
     parties.run(f"create role {stranger} login password 'choose another'")

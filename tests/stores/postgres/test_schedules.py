@@ -20,10 +20,10 @@ async def made(store: PostgresStore, name: str = "s") -> int:
     return (await store.swap_schedule(ScheduleSwap(name=name, rev=0, doc=b"{}"))).rev
 
 
-class TestMeeting:
+class TestConcurrentTransactions:
     @pytest.mark.parametrize("is_there", [True, False])
-    async def test_two_who_saw_the_same(self, store: PostgresStore, sides: Sides, is_there: bool) -> None:
-        """The second swap waits for the first and gets its revision, for a new and for a stored schedule."""
+    async def test_two_swaps_of_one_revision(self, store: PostgresStore, sides: Sides, is_there: bool) -> None:
+        """The second waits for the first and gets its revision, for a new and for a stored schedule."""
         rev = await made(store) if is_there else 0
         first, second = await sides.open(), await sides.open()
         one_job, other = job(), job()
@@ -39,7 +39,9 @@ class TestMeeting:
         assert await gone(store, other)
 
     @pytest.mark.parametrize("is_there", [True, False])
-    async def test_the_first_rolls_back(self, store: PostgresStore, sides: Sides, is_there: bool) -> None:
+    async def test_the_second_swap_succeeds_when_the_first_rolls_back(
+        self, store: PostgresStore, sides: Sides, is_there: bool
+    ) -> None:
         rev = await made(store) if is_there else 0
         first, second = await sides.open(), await sides.open()
         await first.swap(ScheduleSwap(name="s", rev=rev, doc=b"first"), job())
@@ -50,7 +52,7 @@ class TestMeeting:
         await second.commit()
         assert [row.doc for row in await store.schedules()] == [b"second"]
 
-    async def test_one_goes_while_another_exchanges_it(self, store: PostgresStore, sides: Sides) -> None:
+    async def test_a_deletion_during_a_swap(self, store: PostgresStore, sides: Sides) -> None:
         rev = await made(store)
         first, second = await sides.open(), await sides.open()
         await first.swap(ScheduleSwap(name="s", rev=rev, doc=None))
@@ -59,10 +61,8 @@ class TestMeeting:
         assert (said.ok, said.rev) == (False, 0)
         assert await gone(store, wanted)
 
-    async def test_one_is_made_anew_while_what_is_left_of_it_is_tidied(
-        self, store: PostgresStore, sides: Sides
-    ) -> None:
-        """A prune skips a row that is being inserted; a swap waits for the prune and inserts the row."""
+    async def test_a_swap_during_the_pruning_of_a_deleted_schedule(self, store: PostgresStore, sides: Sides) -> None:
+        """A prune skips a row that is being inserted. A swap waits for the prune and inserts the row."""
         rev = await made(store)
         await store.swap_schedule(ScheduleSwap(name="s", rev=rev, doc=None))
         maker, tidier = await sides.open(), await sides.open()
@@ -77,8 +77,7 @@ class TestMeeting:
         assert said.ok
         assert [row.doc for row in await store.schedules()] == [b"newer"]
 
-    async def test_others_go_on_meanwhile(self, store: PostgresStore, sides: Sides) -> None:
-        """No swap waits for the swap of another schedule, and a read never waits."""
+    async def test_swaps_of_other_schedules_and_reads_do_not_wait(self, store: PostgresStore, sides: Sides) -> None:
         rev = await made(store)
         side = await sides.open()
         await side.swap(ScheduleSwap(name="s", rev=rev, doc=b"new"), job())
@@ -88,8 +87,8 @@ class TestMeeting:
         await side.commit()
 
 
-async def test_a_refused_exchange_is_no_error_of_the_server(store: PostgresStore, sides: Sides) -> None:
-    """Schedulers lose races all the time: that rolls back nothing, and is not written to the server's log."""
+async def test_a_refused_swap_is_no_error_of_the_server(store: PostgresStore, sides: Sides) -> None:
+    """Schedulers lose races often: nothing is rolled back, and the log of the server has no line."""
     rev = await made(store)
     side = await sides.open()
     wanted = job()
@@ -99,7 +98,7 @@ async def test_a_refused_exchange_is_no_error_of_the_server(store: PostgresStore
     assert await state(store, wanted) == State.READY
 
 
-async def test_a_number_is_kept_for_a_day(store: PostgresStore, sides: Sides) -> None:
+async def test_the_revision_of_a_deleted_schedule_is_kept_for_a_day(store: PostgresStore, sides: Sides) -> None:
     side = await sides.open()
     for name, age in (("old", DAY + HOUR), ("young", DAY - HOUR)):
         rev = await made(store, name)

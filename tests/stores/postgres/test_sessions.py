@@ -76,10 +76,10 @@ _STUCK = "select 1 from pg_stat_activity where %(holder)s = any (pg_blocking_pid
 
 
 class TestStart:
-    async def test_the_databases_own_isolation_level_does_not_matter(
+    async def test_the_default_isolation_level_of_the_database_does_not_matter(
         self, store: PostgresStore, postgres_url: str, namespace: str
     ) -> None:
-        """A role or database may default to another level; ours is said as the session starts."""
+        """A role or a database can have another default. Each session sets its own level."""
         url = f"{postgres_url}&options=-cdefault_transaction_isolation%3Dserializable"
         async with opened(PostgresStore(url, namespace=namespace)) as strict:
             made = await one(strict)
@@ -90,28 +90,30 @@ class TestStart:
             assert ids(claims) == [made.id, other.id]
             await hand.succeed(*claims)
 
-    async def test_a_function_refuses_another_level(self, store: PostgresStore, postgres_url: str) -> None:
+    async def test_a_function_refuses_another_isolation_level(self, store: PostgresStore, postgres_url: str) -> None:
         with psycopg.connect(postgres_url) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             with pytest.raises(psycopg.Error, match="needs read committed") as refused:
                 connection.execute(f"select * from {store.schema}.promote_v1(1, null)")
         assert isinstance(translate(refused.value), StoreConflict)
 
-    async def test_a_session_says_who_it_is_and_when_to_give_up(self, store: PostgresStore) -> None:
+    async def test_a_session_has_an_application_name_and_timeouts(self, store: PostgresStore) -> None:
         names = ("application_name", "statement_timeout", "idle_in_transaction_session_timeout")
         rows = await store._db.sessions.rows(
             "select current_setting(n) from unnest(%(names)s::text[]) n", {"names": list(names)}
         )
         assert [row[0] for row in rows] == ["mainspring", "10s", "10s"]
 
-    def test_the_url_has_the_last_word_on_the_wire(self) -> None:
+    def test_parameters_of_the_url_override_our_defaults(self) -> None:
         told = connections.parse_url("postgresql://h/d?connect_timeout=33&application_name=shop")
         assert (told["connect_timeout"], told["application_name"]) == ("33", "shop")
         assert int(told["keepalives_idle"]) + int(told["keepalives_interval"]) * int(told["keepalives_count"]) <= 10
         assert int(told["tcp_user_timeout"]) <= 10_000
 
-    async def test_two_hundred_clients_at_once_find_a_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """More clients than the server accepts: they connect again, each after a random pause."""
+    async def test_two_hundred_clients_at_once_connect(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """More clients than the server accepts: they connect again, each after a random pause. A client without a
+        connection would raise.
+        """
         monkeypatch.setattr(pool, "_CONNECT_TRIES", patience(4 * pool._CONNECT_TRIES))
         with servers.postgres(own=True, settings={"max_connections": "50"}) as server:
 
@@ -121,13 +123,13 @@ class TestStart:
 
             await asyncio.gather(*(come_and_go() for _ in range(200)))
 
-    async def test_nobody_there_is_unavailable(self) -> None:
+    async def test_an_unreachable_server_is_unavailable(self) -> None:
         store = Door(PostgresStore("postgresql://nobody:secret@127.0.0.1:1/none"))
         with pytest.raises(StoreUnavailable) as refused:
             await store.open()
         assert "secret" not in str(refused.value)
 
-    def test_a_url_that_cannot_be_read(self) -> None:
+    def test_a_url_that_cannot_be_parsed_is_refused(self) -> None:
         with pytest.raises(BadUrl):
             PostgresStore("postgresql://host/db?nonsense=1")
 
@@ -135,7 +137,7 @@ class TestStart:
 class TestPooler:
     """What a pooler in transaction mode needs, seen from the one session that it lends us."""
 
-    async def test_nothing_is_prepared_and_nothing_is_left_in_the_session(
+    async def test_no_statement_is_prepared_and_no_session_state_is_left(
         self, store: PostgresStore, postgres_url: str, namespace: str
     ) -> None:
         shared = PostgresStore(postgres_url, namespace=namespace, pooler=True, durability="normal", pool_size=1)
@@ -158,7 +160,7 @@ class TestPooler:
 
     @pytest.mark.option("app.pooler")
     @pytest.mark.parametrize("pooler", [False, True])
-    def test_an_app_asks_for_it(self, fresh_postgres_url: str, pooler: bool) -> None:
+    def test_an_app_passes_the_pooler_option(self, fresh_postgres_url: str, pooler: bool) -> None:
         app = Mainspring(fresh_postgres_url, pooler=pooler)
 
         @app.task(name="pooled.work")
@@ -171,7 +173,7 @@ class TestPooler:
         assert (prepared == 0) == pooler
         app.close()
 
-    async def test_the_blocking_side_does_the_same(
+    async def test_blocking_calls_prepare_nothing_either(
         self, store: PostgresStore, postgres_url: str, namespace: str
     ) -> None:
         shared = PostgresStore(postgres_url, namespace=namespace, pooler=True)
@@ -184,9 +186,9 @@ class TestPooler:
             assert link.execute("select count(*) from pg_prepared_statements").fetchone() == (0,)
 
 
-class TestEnds:
-    async def test_a_call_that_is_given_up_takes_its_connection_along(self, store: PostgresStore) -> None:
-        """The next call would read the answer to this one."""
+class TestDeadlines:
+    async def test_a_cancelled_call_closes_its_connection(self, store: PostgresStore) -> None:
+        """Otherwise the next call would read the reply of this one."""
         calls = [asyncio.create_task(store._db.sessions.rows("select 1, pg_sleep(9)", {})) for _ in range(4)]
         await asyncio.sleep(0.2)
         for call in calls:
@@ -196,8 +198,8 @@ class TestEnds:
         for number in range(8):
             assert await store._db.sessions.rows("select %(n)s::int", {"n": number}) == [(number,)]
 
-    async def test_a_frozen_server_holds_up_nobody_beyond_the_deadline(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Async by the door's deadline, blocking by the same; afterwards all is well again."""
+    async def test_a_frozen_server_blocks_no_call_beyond_the_deadline(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Async and blocking calls have the same deadline. Both work again afterwards."""
         with servers.postgres(own=True) as server:
             store = PostgresStore(server.url)
             async with opened(store):
@@ -223,7 +225,7 @@ class TestEnds:
                 await one(store)
                 store.enqueue_now(batch(job()))
 
-    async def test_the_server_ends_a_statement_whose_time_is_over(
+    async def test_the_server_ends_a_statement_past_its_deadline(
         self, store: PostgresStore, postgres_url: str, namespace: str
     ) -> None:
         url = f"{postgres_url}&options=-cstatement_timeout%3D3600s"
@@ -232,13 +234,15 @@ class TestEnds:
             error = psycopg.errors.QueryCanceled("canceling statement due to statement timeout")
             assert isinstance(translate(error), StoreUnavailable)
 
-    async def test_more_calls_than_connections_take_turns(self, store: PostgresStore, postgres_url: str) -> None:
+    async def test_more_calls_than_connections_wait_for_each_other(
+        self, store: PostgresStore, postgres_url: str
+    ) -> None:
         said = await asyncio.gather(*(store._db.sessions.rows("select %(n)s::int", {"n": n}) for n in range(200)))
         assert said == [[(n,)] for n in range(200)]
         assert store._db.sessions._pool is not None
         assert store._db.sessions._pool._made <= 4
 
-    async def test_blocking_callers_take_turns_too(self, store: PostgresStore, postgres_url: str) -> None:
+    async def test_blocking_callers_wait_for_each_other_too(self, store: PostgresStore, postgres_url: str) -> None:
         threads = [threading.Thread(target=store.enqueue_now, args=(batch(job()),)) for _ in range(30)]
         for thread in threads:
             thread.start()
@@ -250,7 +254,7 @@ class TestEnds:
 
 class TestFleet:
     def test_a_worker_has_few_connections(self, fresh_postgres_url: str, postgres_owner_url: str) -> None:
-        """Two, and one for each eight slots, with all that it does beside its jobs."""
+        """Two, and one for each eight slots, for everything it does."""
         app = Mainspring(f"{fresh_postgres_url}{'&' if '?' in fresh_postgres_url else '?'}application_name=few")
 
         @app.task(name="few.work")
@@ -270,11 +274,11 @@ class TestFleet:
         app.close()
 
 
-class TestComesBack:
+class TestReconnect:
     async def test_connections_that_the_server_ended_are_not_used(
         self, store: PostgresStore, postgres_owner_url: str
     ) -> None:
-        """An idle connection that was cut costs no failed call, async or blocking."""
+        """A closed idle connection causes no failed call, async or blocking."""
         await one(store)
         store.enqueue_now(batch(job()))
         end_sessions(postgres_owner_url, store.schema)
@@ -282,7 +286,7 @@ class TestComesBack:
         store.enqueue_now(batch(job()))
         assert (await store.count(Query.everything()))[State.READY] == 4
 
-    async def test_after_a_restart_of_the_server(self) -> None:
+    async def test_calls_work_after_a_restart_of_the_server(self) -> None:
         with servers.postgres(own=True) as server:
             async with opened(PostgresStore(server.url)) as store:
                 await store.migrate()
@@ -299,7 +303,7 @@ class TestComesBack:
                 assert (await store.count(Query.everything()))[State.READY] == 3
 
     @pytest.mark.parametrize("fault", [chaos.Reset(), chaos.Cut()], ids=["reset", "cut"])
-    async def test_after_the_wire_was_cut(
+    async def test_calls_work_after_the_network_was_cut(
         self, store: PostgresStore, postgres_url: str, namespace: str, fault: chaos.Fault
     ) -> None:
         with chaos.Proxy(postgres_url) as wire:
@@ -311,7 +315,7 @@ class TestComesBack:
                 wire.heal()
                 await one(far)
 
-    async def test_a_lost_reply_leaves_no_connection_in_doubt(
+    async def test_a_lost_reply_closes_its_connection(
         self, store: PostgresStore, postgres_url: str, namespace: str
     ) -> None:
         with chaos.Proxy(postgres_url) as wire:
@@ -325,7 +329,7 @@ class TestComesBack:
                 again = Batch(id=sent.id, jobs=sent.jobs, retry=True)
                 assert [each.created for each in await far.enqueue(again)] == [False]
 
-    async def test_closed_it_says_so_and_opens_again(self, store: PostgresStore) -> None:
+    async def test_a_closed_store_raises_and_can_be_opened_again(self, store: PostgresStore) -> None:
         await store.close()
         await store.close()
         with pytest.raises(StoreUnavailable, match="not open"):
@@ -359,7 +363,7 @@ class TestComesBack:
 
 
 class TestEndOfTheLoop:
-    def test_what_a_loop_left_open_goes_without_a_word(
+    def test_connections_that_a_closed_loop_left_cause_no_warning(
         self, postgres_url: str, recwarn: pytest.WarningsRecorder
     ) -> None:
         """``asyncio.run`` of a program that never closed the app."""
@@ -374,7 +378,7 @@ class TestEndOfTheLoop:
         assert not [each for each in recwarn if each.category is ResourceWarning]
 
     def test_no_connection_outlives_the_loop(self, postgres_url: str, postgres_owner_url: str) -> None:
-        """Whether or not the app lives on, and before anybody collects what is left of the loop."""
+        """Whether or not the app lives on, and before the garbage collector runs."""
         name = f"left-{new_id().hex}"
         stores = [PostgresStore(f"{postgres_url}&application_name={name}") for _ in range(3)]
 
@@ -389,7 +393,7 @@ class TestEndOfTheLoop:
         assert await_none(postgres_owner_url, name)
 
 
-class TestJoined:
+class TestJointEnqueues:
     async def test_fifty_producers_share_commits(self, store: PostgresStore, postgres_url: str) -> None:
         """Each row names the transaction that wrote it: other tests' transactions are not counted."""
         await one(store)
@@ -400,10 +404,10 @@ class TestJoined:
         assert jobs == 51
         assert 1 < commits < 20
 
-    async def test_nobody_stands_behind_those_that_wait_for_a_key(
+    async def test_batches_do_not_wait_behind_batches_that_wait_for_a_key(
         self, store: PostgresStore, postgres_url: str
     ) -> None:
-        """Batches that no transaction holds up pass the batches that wait, however many wait."""
+        """However many batches wait."""
         key = UniqueKey(b"k" * 16)
         with psycopg.connect(postgres_url) as holder:
             store.enqueue_now(batch(job(unique=key)), holder)
@@ -418,7 +422,9 @@ class TestJoined:
         said = await asyncio.gather(*waiting)
         assert sum(reply[0].created for reply in said) == 1
 
-    async def test_nor_in_threads(self, store: PostgresStore, postgres_url: str) -> None:
+    async def test_blocking_batches_do_not_wait_behind_batches_that_wait_for_a_key(
+        self, store: PostgresStore, postgres_url: str
+    ) -> None:
         key = UniqueKey(b"k" * 16)
         with psycopg.connect(postgres_url) as holder:
             store.enqueue_now(batch(job(unique=key)), holder)
@@ -435,7 +441,7 @@ class TestJoined:
             await asyncio.to_thread(thread.join, LONG)
         assert (await store.count(Query.everything()))[State.READY] == 2
 
-    async def test_one_that_is_refused_fails_alone(self, store: PostgresStore) -> None:
+    async def test_a_refused_batch_fails_alone(self, store: PostgresStore) -> None:
         missing = job()
         calls = [batch(job()), batch(job()), batch(job(after=[missing])), batch(job())]
         said = await asyncio.gather(*(store.enqueue(call) for call in calls), return_exceptions=True)
@@ -443,8 +449,10 @@ class TestJoined:
         assert [said[n][0].created for n in (0, 1, 3)] == [True] * 3  # type: ignore[index]  # those are replies
         assert (await store.count(Query.everything()))[State.READY] == 3
 
-    async def test_a_first_try_that_comes_after_its_retry_is_one_among_others(self, store: PostgresStore) -> None:
-        """Something on the way held it back; the retry was here, its job has run, and the others know nothing of it."""
+    async def test_a_first_try_that_arrives_after_its_retry_inserts_nothing(self, store: PostgresStore) -> None:
+        """The network delayed it. The retry has arrived, its job has run, and other batches are sent with the first
+        try.
+        """
         late = batch(job())
         await store.enqueue(Batch(id=late.id, jobs=late.jobs, retry=True))
         hand = await Hand(store).join()
@@ -456,7 +464,7 @@ class TestJoined:
     async def test_a_repeat_waits_for_the_joint_call_that_carries_its_batch(
         self, store: PostgresStore, postgres_url: str
     ) -> None:
-        """The first try still runs on the server, among others: the repeat finds what it made."""
+        """The first try still runs on the server together with others: the repeat finds what it inserted."""
         calls = [batch(job()), batch(job()), batch(job())]
         with psycopg.connect(postgres_url) as holder:
             store.enqueue_now(batch(*calls[1].jobs), holder)  # what goes with it has to wait for this to be undone

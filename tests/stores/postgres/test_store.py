@@ -37,16 +37,16 @@ class TestSchema:
         assert PostgresStore(postgres_url, namespace="shop").schema == "mainspring_shop"
 
     @pytest.mark.parametrize("name", ["", "a b", 'x"; drop schema public', "Shop", "a" * 41])
-    async def test_a_name_that_cannot_be_a_schema_is_refused(self, postgres_url: str, name: str) -> None:
+    async def test_a_namespace_that_cannot_be_a_schema_is_refused(self, postgres_url: str, name: str) -> None:
         with pytest.raises(InvalidOption, match="namespace"):
             PostgresStore(postgres_url, namespace=name)
 
-    async def test_many_migrate_at_once_and_one_does(self, postgres_owner_url: str, namespace: str) -> None:
+    async def test_one_of_many_concurrent_migrations_runs(self, postgres_owner_url: str, namespace: str) -> None:
         stores = [PostgresStore(postgres_owner_url, namespace=namespace) for _ in range(5)]
         said = await asyncio.gather(*(store.migrate() for store in stores))
         assert sorted(said) == [(0, VERSION)] + [(VERSION, VERSION)] * 4
 
-    async def test_before_the_migration_calls_name_the_fix(self, postgres_url: str, namespace: str) -> None:
+    async def test_calls_before_the_migration_name_the_fix(self, postgres_url: str, namespace: str) -> None:
         store = Door(PostgresStore(postgres_url, namespace=namespace))
         await store.open()
         with pytest.raises(SchemaOutdated, match="mainspring migrate"):
@@ -86,7 +86,9 @@ class TestCallersConnection:
             assert await gone(store, made)
         assert await state(store, made) == State.READY
 
-    async def test_and_never_when_it_rolls_back(self, store: PostgresStore, postgres_url: str) -> None:
+    async def test_the_job_never_appears_when_the_caller_rolls_back(
+        self, store: PostgresStore, postgres_url: str
+    ) -> None:
         made, gate = job(), bucket("gate", 1)
         limited = job(buckets=[gate])
         with psycopg.connect(postgres_url) as connection:
@@ -95,16 +97,20 @@ class TestCallersConnection:
         assert await gone(store, made)
         assert await gone(store, limited)
 
-    async def test_its_cursor_factory_does_not_matter(self, store: PostgresStore, postgres_url: str) -> None:
+    async def test_the_cursor_factory_of_the_caller_does_not_matter(
+        self, store: PostgresStore, postgres_url: str
+    ) -> None:
         with psycopg.connect(postgres_url, cursor_factory=psycopg.ClientCursor) as connection:
             made = job(record=bytes(range(256)))
             store.enqueue_now(batch(made), connection)
         assert await state(store, made) == State.READY
 
-    async def test_a_parent_that_ended_since_its_snapshot_is_an_error_not_a_stuck_child(
+    async def test_a_parent_that_ended_after_the_snapshot_of_the_caller_is_an_error(
         self, store: PostgresStore, postgres_url: str
     ) -> None:
-        """A caller under repeatable read sees the past; the lock on the parent finds out."""
+        """A caller under repeatable read sees the past. The lock on the parent finds the end, so the child is not
+        stuck.
+        """
         parent = await one(store)
         hand = await Hand(store).join()
         claim = await hand.take_one()
@@ -118,8 +124,8 @@ class TestCallersConnection:
                 store.enqueue_now(batch(child), connection)
         assert await gone(store, child)
 
-    async def test_an_open_enqueue_does_not_stop_the_fleet(self, store: PostgresStore, postgres_url: str) -> None:
-        """Its jobs and buckets stand as they are: turns do not wait for the caller."""
+    async def test_an_open_enqueue_does_not_block_the_fleet(self, store: PostgresStore, postgres_url: str) -> None:
+        """Turns do not wait for the caller, and its jobs and buckets are kept."""
         gate = bucket("gate", 5)
         await one(store, job(buckets=[gate]))
         hand = await Hand(store).join()
@@ -136,10 +142,10 @@ class TestCallersConnection:
         with pytest.raises(WrongConnection, match=r"builtins\.str"):
             store.enqueue_now(batch(job()), "postgresql://")
 
-    async def test_what_is_refused_leaves_the_callers_transaction_as_it_was(
+    async def test_a_refused_enqueue_leaves_the_callers_transaction_usable(
         self, store: PostgresStore, postgres_url: str
     ) -> None:
-        """A key that is taken, a parent that does not exist, a queue that drains: the caller may go on."""
+        """A key that is taken, a parent that does not exist, a draining queue: the caller can continue."""
         taken = UniqueKey(b"k" * 16, conflict="error")
         await one(store, job(unique=taken))
         await store.set_queue_mode(["dry"], QueueMode.DRAINING)
@@ -155,7 +161,7 @@ class TestCallersConnection:
                 door.enqueue_now(batch(job(queue="dry")), connection)
         assert await state(store, good) == State.READY
 
-    async def test_with_autocommit_it_is_a_transaction_of_its_own(
+    async def test_with_autocommit_the_enqueue_is_its_own_transaction(
         self, store: PostgresStore, postgres_url: str
     ) -> None:
         made, inside = job(), job()
@@ -190,7 +196,9 @@ class TestCallersConnection:
         with other as connection, pytest.raises(WrongConnection, match="no schema"):
             store.enqueue_now(batch(job()), connection)
 
-    async def test_one_whose_transaction_has_failed_is_refused(self, store: PostgresStore, postgres_url: str) -> None:
+    async def test_a_connection_with_a_failed_transaction_is_refused(
+        self, store: PostgresStore, postgres_url: str
+    ) -> None:
         with psycopg.connect(postgres_url) as connection:
             with pytest.raises(psycopg.errors.DivisionByZero):
                 connection.execute("select 1/0")
@@ -199,7 +207,7 @@ class TestCallersConnection:
             connection.rollback()
             store.enqueue_now(batch(job()), connection)
 
-    async def test_a_closed_one_is_refused(self, store: PostgresStore, postgres_url: str) -> None:
+    async def test_a_closed_connection_is_refused(self, store: PostgresStore, postgres_url: str) -> None:
         connection = psycopg.connect(postgres_url)
         connection.close()
         with pytest.raises(WrongConnection, match="closed"):
@@ -207,13 +215,13 @@ class TestCallersConnection:
 
 
 class TestRefused:
-    async def test_text_that_cannot_be_stored_is_a_conflict_and_nothing_is_kept(self, store: PostgresStore) -> None:
+    async def test_text_that_cannot_be_stored_is_a_conflict_and_nothing_is_stored(self, store: PostgresStore) -> None:
         good = job()
         with pytest.raises(StoreConflict):
             await put_in(Door(store), good, job(task="nul\x00"))
         assert await gone(store, good)
 
-    async def test_an_ack_that_is_there_twice_is_applied_once(self, store: PostgresStore) -> None:
+    async def test_an_ack_given_twice_is_applied_once(self, store: PostgresStore) -> None:
         await one(store)
         hand = await Hand(store).join()
         claim = await hand.take_one()
@@ -221,7 +229,7 @@ class TestRefused:
         assert (said.already, said.stale) == (((claim.id, claim.token),), ())
         assert await state(store, claim) == State.SUCCEEDED
 
-    async def test_two_edges_to_one_parent_count_once_and_the_stricter_holds(self, store: PostgresStore) -> None:
+    async def test_two_edges_to_one_parent_count_once_and_the_stricter_applies(self, store: PostgresStore) -> None:
         parent = await one(store)
         child = await one(store, job(after=[Edge(parent.id, "ignore"), Edge(parent.id)]))
         hand = await Hand(store).join()
@@ -230,8 +238,8 @@ class TestRefused:
 
 
 class TestAttempts:
-    async def test_of_each_job_the_newest_hundred_are_kept(self, store: PostgresStore) -> None:
-        """By acks and by rescues: a job that snoozes or is lost for ever does not grow."""
+    async def test_the_newest_hundred_attempts_of_a_job_are_kept(self, store: PostgresStore) -> None:
+        """Of acks and of rescues: a job that snoozes or is lost again and again does not grow."""
         made = await one(store)
         hand = await Hand(store).join()
         for _ in range(70):

@@ -39,7 +39,7 @@ class TestSilence:
     async def test_an_enqueue_whose_reply_never_comes_is_repeated(
         self, fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Its first try may take all the time of a call: patience begins after it."""
+        """The first try can use all the time of a call: the time for repeats starts after it."""
         monkeypatch.setattr(client, "ENQUEUE_PATIENCE", 2.0)
         with chaos.Proxy(fresh_postgres_url) as wire:
             app = Mainspring(wire.url)
@@ -58,7 +58,7 @@ class TestSilence:
             assert (await app.jobs.acount())[State.READY] == 2
             await app.aclose()
 
-    async def test_a_limiter_whose_store_is_gone_at_the_end_does_not_undo_the_work(
+    async def test_a_limiter_that_cannot_release_its_capacity_logs_it(
         self, fresh_postgres_url: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         with chaos.Proxy(fresh_postgres_url) as wire:
@@ -69,7 +69,7 @@ class TestSilence:
             wire.heal()
             await app.aclose()
 
-    async def test_an_enqueue_that_is_repeated_waits_for_room_too(self, fresh_postgres_url: str) -> None:
+    async def test_a_repeated_enqueue_waits_for_space_too(self, fresh_postgres_url: str) -> None:
         with chaos.Proxy(fresh_postgres_url) as wire:
             app = Mainspring(wire.url)
             app.queue("mail", max_depth=1, on_full="wait")
@@ -90,10 +90,10 @@ class TestSilence:
 
 
 class TestNoWrites:
-    async def test_a_server_that_takes_no_writes_is_unavailable_and_its_connections_are_left(
+    async def test_a_read_only_server_is_unavailable_and_its_connections_are_closed(
         self, store: PostgresStore, postgres_url: str, namespace: str
     ) -> None:
-        """As in a failover: the primary is somewhere else, and a new connection may find it."""
+        """As in a failover: the primary is elsewhere, and a new connection may find it."""
         await store.open()
         shut = PostgresStore(f"{postgres_url}&options=-cdefault_transaction_read_only%3Don", namespace=namespace)
         await shut.open()
@@ -107,10 +107,10 @@ class TestNoWrites:
         assert not shut._db.sessions._idle
         await shut.close()
 
-    async def test_beats_that_once_began_go_on_whatever_the_store_says(
+    async def test_heartbeats_continue_whatever_error_the_store_raises(
         self, store: PostgresStore, postgres_owner_url: str, postgres_url: str, namespace: str
     ) -> None:
-        """A worker that stops beating loses its jobs, though all may be well a moment later."""
+        """A worker without heartbeats loses its jobs, although the store may work again soon."""
         role = psycopg.conninfo.conninfo_to_dict(postgres_url)["user"]
         pulse = HeartbeatSender(
             StoreAddress(url=postgres_url, namespace=namespace), 15.0, Outage(logging.getLogger("test"))
@@ -126,7 +126,7 @@ class TestNoWrites:
 
 
 class TestHeldRows:
-    async def test_a_worker_whose_row_is_held_does_not_keep_others_from_being_rescued(
+    async def test_a_worker_whose_row_is_locked_does_not_stop_the_rescue_of_others(
         self, store: PostgresStore, sides: Sides
     ) -> None:
         hands = [await running(store) for _ in range(3)]
@@ -147,7 +147,7 @@ class TestHeldRows:
 
 class TestOldSnapshots:
     @pytest.mark.parametrize("level", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
-    async def test_a_holder_that_ended_since_is_not_answered_with(
+    async def test_a_key_holder_that_ended_after_the_snapshot_is_not_returned(
         self, store: PostgresStore, postgres_url: str, level: psycopg.IsolationLevel
     ) -> None:
         """In a caller's transaction with an old snapshot: the job would be lost without an error."""
@@ -164,7 +164,7 @@ class TestOldSnapshots:
         assert said.created
         assert (await store.count(Query.everything()))[State.READY] == 1
 
-    async def test_a_holder_that_waits_on_answers(self, store: PostgresStore, postgres_url: str) -> None:
+    async def test_a_key_holder_that_still_waits_is_returned(self, store: PostgresStore, postgres_url: str) -> None:
         held = await one(store, job(unique=KEY))
         with psycopg.connect(postgres_url) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -173,10 +173,10 @@ class TestOldSnapshots:
 
 
 class TestMigrations:
-    async def test_a_migration_may_take_longer_than_a_call(
+    async def test_a_migration_can_take_longer_than_a_call(
         self, store: PostgresStore, postgres_owner_url: str, namespace: str, sides: Sides
     ) -> None:
-        """It waits for its lock, or makes an index of much: no deadline of a call ends that."""
+        """It waits for its lock, or creates an index on a large table: no deadline of a call ends it."""
         holder = await sides.open()
         await holder.run(f"select pg_advisory_xact_lock(hashtextextended('mainspring migrate {store.schema}', 0))")
         migration = asyncio.create_task(

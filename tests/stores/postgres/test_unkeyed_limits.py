@@ -34,7 +34,9 @@ async def rest(store: PostgresStore) -> list[Claim]:
 
 @pytest.mark.parametrize("per", [0, HOUR], ids=["at once", "rate"])
 class TestShared:
-    async def test_turns_do_not_wait_for_each_other(self, store: PostgresStore, sides: Sides, per: int) -> None:
+    async def test_turns_share_an_unkeyed_limit_with_much_capacity(
+        self, store: PostgresStore, sides: Sides, per: int
+    ) -> None:
         await put_in(store, *(job(buckets=[bucket("gate", SIZE, per=per)]) for _ in range(30)))
         hands = [await Hand(store).join() for _ in range(2)]
         first, second = await sides.open(), await sides.open()
@@ -46,8 +48,10 @@ class TestShared:
         (found,) = await store.buckets([bucket("gate", SIZE)])
         assert found.used == 2 * MOST
 
-    async def test_all_that_share_one_fit_into_it(self, store: PostgresStore, sides: Sides, per: int) -> None:
-        """As many turns as may share the lock, from the least capacity that allows sharing; the next turn waits."""
+    async def test_turns_that_share_a_limit_never_exceed_its_size(
+        self, store: PostgresStore, sides: Sides, per: int
+    ) -> None:
+        """As many turns as can share the lock, with the smallest capacity that allows sharing. The next turn waits."""
         await put_in(store, *(job(buckets=[bucket("gate", SIZE, per=per)]) for _ in range(SIZE + 50)))
         used = await (await Hand(store).join()).take(SIZE // 4)
         hands = [await Hand(store).join() for _ in range(SHARERS + 1)]
@@ -65,7 +69,7 @@ class TestShared:
         assert len(used) + len({claim.id for claim in claims}) == SIZE == len(used) + len(claims)
 
     @pytest.mark.parametrize("taken", [SIZE // 4 + 1, SIZE - 5])
-    async def test_one_that_is_used_more_is_had_alone(
+    async def test_a_limit_with_little_capacity_is_locked_exclusively(
         self, store: PostgresStore, sides: Sides, per: int, taken: int
     ) -> None:
         await put_in(store, *(job(buckets=[bucket("gate", SIZE, per=per)]) for _ in range(SIZE + 50)))
@@ -76,14 +80,16 @@ class TestShared:
         other = await sides.behind(first, second, lambda: second.turn(turn(hands[1])))
         assert len(one.claims) + len(other.claims) == min(2 * MOST, SIZE - taken)
 
-    async def test_a_turn_that_wants_much_has_it_alone(self, store: PostgresStore, sides: Sides, per: int) -> None:
+    async def test_a_turn_that_wants_many_jobs_locks_the_limit_exclusively(
+        self, store: PostgresStore, sides: Sides, per: int
+    ) -> None:
         await put_in(store, *(job(buckets=[bucket("gate", SIZE, per=per)]) for _ in range(30)))
         hands = [await Hand(store).join() for _ in range(2)]
         first, second = await sides.open(), await sides.open()
         await first.turn(turn(hands[0]))
         assert (await sides.behind(first, second, lambda: second.turn(turn(hands[1], n=MOST + 1)))).claims
 
-    async def test_a_place_that_is_freed_beside_a_claim(self, store: PostgresStore, sides: Sides, per: int) -> None:
+    async def test_capacity_released_beside_a_claim(self, store: PostgresStore, sides: Sides, per: int) -> None:
         gate = bucket("gate", SIZE, per=per)
         hand, claim = await running(store, job(buckets=[gate]))
         await put_in(store, *(job(buckets=[gate]) for _ in range(30)))
@@ -100,7 +106,7 @@ class TestShared:
 
 class TestCosts:
     @pytest.mark.parametrize("size", [50, 64_000])
-    async def test_one_with_a_cost_is_passed_by_nobody(self, store: PostgresStore, size: int) -> None:
+    async def test_no_job_overtakes_a_job_with_a_cost(self, store: PostgresStore, size: int) -> None:
         costs = [1, 1, 20, 1, 3, 1]
         jobs = [job(buckets=[bucket("calls", size, per=HOUR, cost=cost)]) for cost in costs]
         jobs += [job(buckets=[bucket("calls", size, per=HOUR)], priority=-1)]
@@ -112,10 +118,10 @@ class TestCosts:
 
 class TestPassed:
     @pytest.mark.parametrize("held", [True, False])
-    async def test_a_rate_that_gets_room_while_a_turn_waits_is_not_forgotten(
+    async def test_a_rate_window_that_ends_while_a_turn_waits_is_not_missed(
         self, store: PostgresStore, sides: Sides, held: bool
     ) -> None:
-        """No transaction wakes a queue when a window ends: the turn says that it could not look at the bucket."""
+        """No transaction wakes a queue when a window ends: the turn says that it could not read the bucket."""
         calls = bucket("calls", 1, per=HOUR)
         await put_in(store, job(buckets=[calls]), job(buckets=[calls]))
         hand, claim = await running(store, job(queue="own", buckets=[bucket("gate", 1)]))

@@ -71,7 +71,7 @@ async def test_another_namespace_is_refused_with_a_hint(user: str, user_url: str
 
 
 async def test_calls_wait_while_the_acl_forbids_them(user: str, user_url: str, own_client: redis.asyncio.Redis) -> None:
-    """A worker keeps running until an administrator allows the commands again."""
+    """A worker runs on until an administrator allows the commands again."""
     store = Door(RedisStore(user_url, namespace=user))
     await store.open()
     await ask(own_client, "ACL", "SETUSER", user, "-hset")

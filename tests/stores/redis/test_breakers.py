@@ -22,7 +22,7 @@ SHARE = Limit(name="api:breaker", kind="breaker", size=1, per=1_000_000, burst=5
 async def cost(
     store: Door, client: redis.asyncio.Redis, limit: Limit, *, queue: str
 ) -> tuple[Counter[str], Counter[str]]:
-    """The commands of a claim, and of the turn that tells of its success."""
+    """The commands of a claim, and of the turn that reports its success."""
     hand = await Hand(store, queues=[queue]).join()
     await put_in(store, *(job(queue=queue, buckets=[Sized(limit.name, declared=limit)]) for _ in range(4)))
     await hand.succeed(*await hand.take(1, f"{queue}/any"))

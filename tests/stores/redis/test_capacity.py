@@ -89,7 +89,7 @@ async def test_bucket_rows_name_the_oldest_claims(store: Door) -> None:
 async def test_a_turn_with_many_costs_as_many_commands_as_one_with_few(
     own_store: Door, own_client: redis.asyncio.Redis
 ) -> None:
-    """Whether they come by priority or by age."""
+    """Whether the jobs are claimed by priority or by age."""
     rate = bucket("rate", 1_000_000, per=3_600_000_000)
     await put_in(own_store, *(job(buckets=[GATE, rate]) for _ in range(400)))
     hand = await Hand(own_store).join()
@@ -123,10 +123,10 @@ async def test_a_long_name_of_an_unkeyed_limit_costs_no_more_commands(
 
 
 @pytest.mark.parametrize("buckets", [[], [GATE]], ids=["plain", "gated"])
-async def test_one_read_claims_all_wanted_jobs_of_the_only_line(
+async def test_one_read_claims_all_wanted_jobs_of_the_only_lane(
     own_store: Door, own_client: redis.asyncio.Redis, buckets: list[Bucket]
 ) -> None:
-    """Reading on costs a limited lane all its indexes each time."""
+    """Each further read of a limited lane reads all its indexes."""
     hand = await Hand(own_store).join()
     await put_in(own_store, *(job(buckets=buckets) for _ in range(400)))
     await hand.take(2)
@@ -178,7 +178,7 @@ async def test_each_job_of_a_lane_uses_its_own_cost(store: Door) -> None:
     assert [each.used for each in await store.buckets([Bucket("rate")])] == [sum(costs)]
 
 
-async def test_claims_by_age_follow_the_order_of_all_lines(store: Door) -> None:
+async def test_claims_by_age_follow_the_order_of_all_lanes(store: Door) -> None:
     """Of several priorities and lanes, limited or not."""
     kinds = [[], [GATE], [bucket("key", 99, key="a")], [bucket("key", 99, key="b")], [], [GATE]]
     jobs = [job(buckets=kinds[n % 6], priority=n // 2 % 3) for n in range(60)]

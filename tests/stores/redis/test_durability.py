@@ -171,7 +171,7 @@ class TestReplicas:
         namespace: str,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """No false success: the outcome is unknown, reads and beats go on, and the repeat finds the job."""
+        """The outcome is unknown, reads and heartbeats work, and the repeat finds the job."""
         monkeypatch.setattr(confirm, "WAIT_TIMEOUT", 200)
         store = Door(RedisStore(primary.url, namespace=namespace, replicas=1))
         made = job()
@@ -275,7 +275,9 @@ async def test_the_replicas_that_an_app_asks_for_must_have_its_jobs(
 
 
 @pytest.mark.option("app.wait_fsync")
-async def test_an_app_that_waits_for_the_disk_wants_a_server_that_writes_to_it(own_server: servers.Valkey) -> None:
+async def test_an_app_that_waits_for_the_disk_needs_a_server_with_an_append_only_file(
+    own_server: servers.Valkey,
+) -> None:
     app = Mainspring(own_server.url, wait_fsync=True)
     with pytest.raises(StoreError, match="appendonly"):
         await app.call("shop.mail").aenqueue()

@@ -14,7 +14,7 @@ from mainspring.testing.contract.hands import Hand, ids, job, one, put_in
 
 
 async def test_concurrent_enqueues_are_one_script(own_store: Door, own_client: redis.asyncio.Redis) -> None:
-    """Each has its own reply: what was there already says so."""
+    """Each call has its own reply: it says which jobs existed already."""
     known = await one(own_store)
     await own_client.config_resetstat()
     jobs = [job() for _ in range(150)]

@@ -38,7 +38,9 @@ class TestFrozen:
     async def test_a_stall_of_the_server_rescues_no_live_worker(
         self, own_server: servers.Valkey, own_store: Door
     ) -> None:
-        """The beat was sent into the stall, its sender gave up; after the thaw it counts, and the rescue fails."""
+        """The heartbeat was sent into the stall, and its sender cancelled the call. It counts after the stall, and
+        the rescue fails.
+        """
         hand = await Hand(own_store).join()
         await put_in(own_store, *(job() for _ in range(8)))
         claims = await hand.take(8)
@@ -76,7 +78,7 @@ class TestFrozen:
 
 
 class TestFull:
-    async def test_enqueue_is_refused_and_leaves_nothing(
+    async def test_a_full_server_refuses_enqueue_and_keeps_nothing_of_it(
         self, own_store: Door, own_client: redis.asyncio.Redis
     ) -> None:
         jobs = job(), job(delay=1_000_000), job(record=b"x" * 1000)
@@ -88,8 +90,8 @@ class TestFull:
             assert (await own_store.find(Query.everything())).jobs == ()
         assert all(each.created for each in await put_in(own_store, *jobs, retry=True))
 
-    async def test_work_under_way_is_finished(self, own_store: Door, own_client: redis.asyncio.Redis) -> None:
-        """Acks, beats, orders and rescues go on; no more is handed out."""
+    async def test_a_full_server_finishes_running_jobs(self, own_store: Door, own_client: redis.asyncio.Redis) -> None:
+        """Acks, heartbeats, cancel orders and rescues work. No job is claimed."""
         jobs = [job() for _ in range(6)]
         child = job(after=jobs[:1])
         await put_in(own_store, *jobs, child)

@@ -150,7 +150,7 @@ async def test_nothing_is_left_when_all_jobs_are_deleted(
 
 
 @pytest.mark.parametrize("action", [Action.CANCEL, Action.DELETE])
-async def test_many_that_leave_together_leave_no_entries(
+async def test_many_jobs_that_leave_together_leave_no_entries(
     store: Door, namespace: str, client: redis.asyncio.Redis, action: Action
 ) -> None:
     """No claim is needed to remove their entries."""
@@ -162,10 +162,10 @@ async def test_many_that_leave_together_leave_no_entries(
     assert not left & {"line", "line_moved", "index"}
 
 
-async def test_nothing_is_left_of_live_work_when_all_has_ended(
+async def test_nothing_is_left_of_live_jobs_when_all_have_ended(
     store: Door, namespace: str, client: redis.asyncio.Redis
 ) -> None:
-    """Indexes, lists, buckets, edges and workers' keys go with their last member."""
+    """Indexes, lists, buckets, edges and keys of workers are removed with their last member."""
     gate, key = bucket("gate", 5), bucket("key", 1, key="k")
     parent = job(buckets=[gate], expires_in=HOUR)
     await put_in(store, parent, job(after=[parent], priority=3), job(delay=HOUR), job(buckets=[gate]))

@@ -50,7 +50,7 @@ class TestCursors:
     async def test_a_walk_without_time_left_returns_a_cursor(
         self, store: Door, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """However many jobs there are that a query does not mean."""
+        """However many jobs do not match the query."""
         meant = job(task="rare")
         await put_in(store, meant)
         for _ in range(2):
@@ -111,7 +111,7 @@ class TestWindows:
         await hand.turn(*(Ack.succeeded(lease(each)) for each in await hand.take(number)))
         return ids(made)
 
-    async def test_jobs_with_a_running_window_are_looked_at_once(
+    async def test_jobs_with_an_open_window_are_read_once(
         self, own_store: Door, own_client: redis.asyncio.Redis
     ) -> None:
         await self.ended(own_store, 1000, HOUR)
@@ -140,9 +140,7 @@ class TestWindows:
         await store.close()
 
 
-async def test_a_queue_that_is_paused_costs_the_others_nothing(
-    own_store: Door, own_client: redis.asyncio.Redis
-) -> None:
+async def test_a_paused_queue_costs_the_others_nothing(own_store: Door, own_client: redis.asyncio.Redis) -> None:
     await own_store.set_queue_mode([f"closed{n}" for n in range(100)], QueueMode.PAUSED)
     hand = await Hand(own_store).join()
     await put_in(own_store, job(), job(marks=["x"]))
@@ -154,7 +152,7 @@ async def test_a_queue_that_is_paused_costs_the_others_nothing(
     assert stats["cmdstat_hgetall"]["calls"] == 1  # the orders of the worker
 
 
-async def test_a_job_may_be_put_off_for_a_century(store: Door) -> None:
+async def test_a_job_can_be_delayed_for_a_century(store: Door) -> None:
     made = job(run_at=int(datetime(2200, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000)
     await put_in(store, made)
     assert (await row(store, made)).due == made.run_at

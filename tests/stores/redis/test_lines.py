@@ -64,7 +64,7 @@ async def test_a_claim_costs_the_same_with_100_000_queued(own_store: Door, own_c
 
 
 async def test_a_cancelled_entry_is_skipped(store: Door) -> None:
-    """Between others it cannot be taken out of its list."""
+    """It cannot be removed from the middle of its list."""
     jobs = [job() for _ in range(5)]
     await put_in(store, *jobs)
     await store.act(Action.CANCEL, Query(ids=(jobs[2].id,)))
@@ -93,7 +93,7 @@ async def test_a_job_that_became_ready_again_has_one_valid_entry(store: Door) ->
 
 
 async def test_an_entry_with_an_old_seq_is_skipped(store: Door, namespace: str, redis_owner_url: str) -> None:
-    """A stale entry gives a job neither a place in the line nor a second run."""
+    """A stale entry gives a job neither a position nor a second run."""
     first, second = job(), job()
     await put_in(store, first, second)
     async with redis.asyncio.Redis.from_url(redis_owner_url, protocol=2) as client:
@@ -114,10 +114,10 @@ async def test_an_index_that_names_an_empty_list_heals(store: Door, namespace: s
         assert await client.exists(index) == 0
 
 
-async def test_jobs_that_expired_return_to_their_places_when_the_clock_goes_back(
+async def test_jobs_that_expired_return_to_their_positions_when_the_clock_goes_back(
     redis_url: str, namespace: str
 ) -> None:
-    """A failover to a server with a slower clock: what was passed over as expired is in the line again, in order."""
+    """A failover to a server with a slower clock: jobs that were skipped as expired are ready again, in order."""
     clock = MovableClock()
     start = to_datetime(clock.now_us())
     store = Door(RedisStore(redis_url, namespace=namespace, clock=clock))
@@ -137,7 +137,7 @@ async def test_jobs_that_expired_return_to_their_places_when_the_clock_goes_back
 async def test_a_parent_and_its_child_that_expire_together_are_counted_once_each(
     redis_url: str, namespace: str
 ) -> None:
-    """One child is freed and expires in the same step, one ends with its parent; neither is left in a line."""
+    """One child is released and expires in the same step, one ends with its parent. Neither remains in a list."""
     clock = MovableClock()
     store = Door(RedisStore(redis_url, namespace=namespace, clock=clock))
     await store.open()
@@ -206,8 +206,8 @@ async def test_a_limited_suspect_hides_no_other(store: Door) -> None:
     assert ids(await hand.take(5, suspects=5)) == [other.id]
 
 
-async def test_a_job_that_came_to_another_place_and_back_is_claimed_once(store: Door) -> None:
-    """The job is in two sources of one line; a turn that reads both claims it once, at its place."""
+async def test_a_job_that_moved_to_another_list_and_back_is_claimed_once(store: Door) -> None:
+    """The job is in two lists of one lane. A turn that reads both claims it once, at its position."""
     first, second, third = job(), job(), job()
     await put_in(store, first, second, third)
     for priority in (5, 0, -5, 0):
@@ -219,8 +219,8 @@ async def test_a_job_that_came_to_another_place_and_back_is_claimed_once(store: 
     assert await hand.take(9) == ()
 
 
-async def test_places_of_moved_jobs_merge_exactly(store: Door) -> None:
-    """Whatever their lists, the order is that of a plain sort by priority and age."""
+async def test_positions_of_moved_jobs_merge_exactly(store: Door) -> None:
+    """Whatever their lists, the order is that of a sort by priority and age."""
     jobs = [job(priority=n % 3) for n in range(60)]
     await put_in(store, *jobs)
     now = {each.id: each.priority for each in jobs}

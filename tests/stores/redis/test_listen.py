@@ -50,10 +50,8 @@ async def test_tokens_are_at_most_one_for_each_listener(
         each.close()
 
 
-async def test_tokens_and_listeners_do_not_stay(
-    own_store: Door, own_client: redis.asyncio.Redis, namespace: str
-) -> None:
-    """A process that died leaves keys that the server takes away by itself."""
+async def test_tokens_and_listeners_expire(own_store: Door, own_client: redis.asyncio.Redis, namespace: str) -> None:
+    """A process that died leaves keys that the server removes by itself."""
     listener = await own_store.listen("w", ["q"])
     await one(own_store)
     for kind in ("wake", "listeners"):
@@ -83,7 +81,7 @@ async def test_a_listener_reports_again(
 
 
 async def test_a_cancelled_wait_loses_no_token(own_store: Door) -> None:
-    """The token that comes for it is there for the next wait."""
+    """The token that arrives for it is used by the next wait."""
     listener = await own_store.listen("w", ["q"])
     waiting = asyncio.create_task(listener.wait(LONG))
     await asyncio.sleep(0)

@@ -96,7 +96,7 @@ async def warmed(store: Door) -> None:
     await store.act(Action.CANCEL, Query(ids=(claim.id,)))
 
 
-async def test_enqueue(own_store: Door, wired: Door, losing: Losing) -> None:
+async def test_enqueue_with_a_lost_reply_makes_one_job(own_store: Door, wired: Door, losing: Losing) -> None:
     await warmed(own_store)
     batch = Batch(id=new_id().bytes, jobs=(job(), job()))
     await losing(wired.enqueue(batch))
@@ -106,8 +106,10 @@ async def test_enqueue(own_store: Door, wired: Door, losing: Losing) -> None:
     assert ids(await hand.take(5)) == ids(batch.jobs)
 
 
-async def test_enqueue_whose_job_has_finished_meanwhile(own_store: Door, wired: Door, losing: Losing) -> None:
-    """Also claimed and finished before the repeat comes, it runs once."""
+async def test_enqueue_with_a_lost_reply_whose_job_finished_runs_once(
+    own_store: Door, wired: Door, losing: Losing
+) -> None:
+    """The job is claimed and finished before the repeat arrives."""
     await warmed(own_store)
     made = job()
     await losing(wired.enqueue(Batch(id=new_id().bytes, jobs=(made,))))
@@ -119,8 +121,10 @@ async def test_enqueue_whose_job_has_finished_meanwhile(own_store: Door, wired: 
 
 
 @pytest.mark.parametrize("ended", [False, True])
-async def test_enqueue_whose_first_try_comes_after_its_retry(store: Door, second: Door, ended: bool) -> None:
-    """Something on the way held it back: by now the job waits, or is over."""
+async def test_enqueue_whose_first_try_arrives_after_its_retry_makes_one_job(
+    store: Door, second: Door, ended: bool
+) -> None:
+    """The network delayed it: by now the job waits, or has ended."""
     jobs = job(), job(delay=10**9), job(unique=UniqueKey(b"k" * 16))
     batch = Batch(id=new_id().bytes, jobs=jobs)
     assert all(each.created for each in await second.enqueue(Batch(id=batch.id, jobs=jobs, retry=True)))
@@ -132,7 +136,7 @@ async def test_enqueue_whose_first_try_comes_after_its_retry(store: Door, second
     assert len(await hand.take(5)) == (0 if ended else 2)
 
 
-async def test_blocking_enqueue(own_store: Door, wired: Door, losing: Losing) -> None:
+async def test_blocking_enqueue_with_a_lost_reply_makes_one_job(own_store: Door, wired: Door, losing: Losing) -> None:
     await warmed(own_store)
     made = job()
     await asyncio.to_thread(wired.enqueue_now, Batch(id=new_id().bytes, jobs=()))
@@ -143,8 +147,8 @@ async def test_blocking_enqueue(own_store: Door, wired: Door, losing: Losing) ->
     assert ids(await hand.take(5)) == [made.id]
 
 
-async def test_turn_that_claims(own_store: Door, wired: Door, losing: Losing) -> None:
-    """The repeat gets the same claims; no other job is running under the worker."""
+async def test_turn_with_a_lost_reply_gets_the_same_claims(own_store: Door, wired: Door, losing: Losing) -> None:
+    """No other job is running under the worker."""
     await warmed(own_store)
     gate = bucket("gate", 2)
     await put_in(own_store, *(job(buckets=[gate]) for _ in range(5)))
@@ -159,7 +163,7 @@ async def test_turn_that_claims(own_store: Door, wired: Door, losing: Losing) ->
     assert not (await wired.turn(following)).stale
 
 
-async def test_turn_that_is_followed_by_the_next_turn(own_store: Door, wired: Door, losing: Losing) -> None:
+async def test_turn_with_a_lost_reply_followed_by_the_next_turn(own_store: Door, wired: Door, losing: Losing) -> None:
     """The worker continues with the next number: the reply has the claims that it missed."""
     await warmed(own_store)
     await put_in(own_store, job(), job(), job())
@@ -171,7 +175,7 @@ async def test_turn_that_is_followed_by_the_next_turn(own_store: Door, wired: Do
 
 
 @pytest.mark.parametrize("end", ["succeeded", "failed", "snoozed", "interrupted", "cancelled"])
-async def test_turn_that_acks(own_store: Door, wired: Door, losing: Losing, end: str) -> None:
+async def test_ack_with_a_lost_reply_counts_once(own_store: Door, wired: Door, losing: Losing, end: str) -> None:
     await warmed(own_store)
     hand, claim = await running(own_store)
     child = await one(own_store, job(after=[job(id=claim.id)]))
@@ -190,7 +194,7 @@ async def test_turn_that_acks(own_store: Door, wired: Door, losing: Losing, end:
     assert (await row(own_store, claim), await row(own_store, child), await own_store.attempts(claim.id)) == before
 
 
-async def test_beat(own_store: Door, wired: Door, losing: Losing) -> None:
+async def test_beat_with_a_lost_reply_counts_once(own_store: Door, wired: Door, losing: Losing) -> None:
     await warmed(own_store)
     hand = Hand(own_store)
     register = [Beat(hand.name, hand.registration)]
@@ -200,8 +204,8 @@ async def test_beat(own_store: Door, wired: Door, losing: Losing) -> None:
     assert [each.id for each in await own_store.workers()] == [hand.name]
 
 
-async def test_rescue(own_store: Door, wired: Door, losing: Losing) -> None:
-    """The repeat takes nothing, and the job was charged once."""
+async def test_rescue_with_a_lost_reply_takes_nothing_twice(own_store: Door, wired: Door, losing: Losing) -> None:
+    """The job was charged once."""
     await warmed(own_store)
     hand, claim = await running(own_store)
     await losing(wired.rescue(hand.name, hand.beats, Outcome.CRASHED))
@@ -213,7 +217,7 @@ async def test_rescue(own_store: Door, wired: Door, losing: Losing) -> None:
     assert ids(await heir.take(5, f"{claim.queue}/any")) == [claim.id]
 
 
-async def test_retire(own_store: Door, wired: Door, losing: Losing) -> None:
+async def test_retire_with_a_lost_reply_can_be_repeated(own_store: Door, wired: Door, losing: Losing) -> None:
     await warmed(own_store)
     hand, claim = await running(own_store)
     await losing(wired.retire(hand.name, Outcome.INTERRUPTED))
@@ -222,7 +226,7 @@ async def test_retire(own_store: Door, wired: Door, losing: Losing) -> None:
     assert ids(await heir.take(5, f"{claim.queue}/any")) == [claim.id]
 
 
-async def test_promote(own_store: Door, wired: Door, losing: Losing) -> None:
+async def test_promote_with_a_lost_reply_can_be_repeated(own_store: Door, wired: Door, losing: Losing) -> None:
     await warmed(own_store)
     hand, claim = await running(own_store)
     await hand.turn(Ack.failed(lease(claim), b"{}", retry_in=0))
@@ -231,7 +235,7 @@ async def test_promote(own_store: Door, wired: Door, losing: Losing) -> None:
     assert ids(await hand.take(5, f"{claim.queue}/any")) == [claim.id]
 
 
-async def test_cancel(own_store: Door, wired: Door, losing: Losing) -> None:
+async def test_cancel_with_a_lost_reply_can_be_repeated(own_store: Door, wired: Door, losing: Losing) -> None:
     await warmed(own_store)
     made = await one(own_store)
     await losing(wired.act(Action.CANCEL, Query(ids=(made.id,))))

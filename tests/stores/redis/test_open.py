@@ -147,7 +147,7 @@ def test_the_password_is_masked() -> None:
     assert "secret" not in RedisStore("redis://me:secret@localhost/3").url
 
 
-async def test_a_server_that_is_not_there(make_store: MakeStore) -> None:
+async def test_an_unreachable_server_is_unavailable(make_store: MakeStore) -> None:
     store = make_store("redis://127.0.0.1:1/0")
     with pytest.raises(StoreUnavailable, match="running"):
         await store.open()
@@ -155,7 +155,7 @@ async def test_a_server_that_is_not_there(make_store: MakeStore) -> None:
 
 
 @pytest.mark.parametrize("login", ["", ":wrong@", "nobody:wrong@"])
-async def test_a_wrong_password(own_server: servers.Valkey, make_store: MakeStore, login: str) -> None:
+async def test_a_wrong_password_is_refused(own_server: servers.Valkey, make_store: MakeStore, login: str) -> None:
     """Waiting does not help, so the error is not ``StoreUnavailable``."""
     store = make_store(f"redis://{login}{own_server.url.rpartition('@')[2]}")
     with pytest.raises(StoreError, match="password") as refused:
@@ -167,7 +167,7 @@ async def test_a_wrong_password(own_server: servers.Valkey, make_store: MakeStor
 async def test_a_replica_is_refused(
     own_client: redis.asyncio.Redis, own_server: servers.Valkey, own_store: Door, namespace: str
 ) -> None:
-    """Whether the namespace is there already or not."""
+    """Whether the namespace exists or not."""
     assert own_store.engine == "redis"
     await own_client.replicaof("127.0.0.1", 1)
     try:
@@ -193,7 +193,7 @@ async def test_a_batch_that_is_too_large_is_refused_whole(store: Door) -> None:
     assert (await store.find(Query.everything())).jobs == ()
 
 
-async def test_eight_megabytes_in_one_batch(store: Door) -> None:
+async def test_a_batch_of_eight_megabytes_is_accepted(store: Door) -> None:
     jobs = [job(record=bytes(1_000_000)) for _ in range(8)]
     assert all(each.created for each in await put_in(store, *jobs))
     hand = await Hand(store).join()

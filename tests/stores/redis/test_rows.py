@@ -43,7 +43,7 @@ def test_a_stored_job_is_read_as_it_was_written(size: int, more: rows.RareFields
 
 @pytest.mark.parametrize(("marks", "is_one"), [((), False), (("a", "^b", "@c"), False), (("a", "^@b"), True)])
 def test_a_flag_marks_jobs_of_schedules(marks: tuple[str, ...], is_one: bool) -> None:
-    """So an ack of any other need not look at its marks."""
+    """So an ack of any other job need not read its marks."""
     raw = rows.new_head(
         group=b"q\0t", lane=b"q/any", priority=0, crash_limit=3, early=False, record=b"", more=rows.RareFields(m=marks)
     )
@@ -58,8 +58,8 @@ def test_a_script_has_numbers_for_its_constants(name: str) -> None:
     assert "'HSET'" in text or "'HGET" in text
 
 
-def test_a_part_hides_names_that_it_does_not_give() -> None:
-    """A script may have 200 names at its top."""
+def test_a_part_hides_names_that_it_does_not_export() -> None:
+    """A script can have 200 local names at its top level."""
     text = script("turn").text.decode()
     assert "\nlocal claim\ndo\n" in text
     assert "\nfunction claim(" in text
@@ -75,7 +75,7 @@ def test_a_part_with_a_star_is_created_when_it_is_needed() -> None:
     assert "capacity_of" in text.partition("\nlocal function with_limits()\n")[0].splitlines()[-1]
 
 
-def test_bytes_of_moments_compare_as_numbers() -> None:
-    """The scripts compare tokens and places without reading them."""
+def test_bytes_of_times_compare_as_numbers() -> None:
+    """The scripts compare tokens and positions without decoding them."""
     numbers = [0, 1, 2, 255, 256, 10**6, 2**40, 2**40 + 1, 2**53]
     assert sorted(map(rows.moment, reversed(numbers))) == list(map(rows.moment, numbers))

@@ -43,7 +43,7 @@ async def work(store: Door, hand: Hand) -> None:
 async def test_jobs_without_dependencies_cost_no_more_commands(
     own_store: Door, own_client: redis.asyncio.Redis
 ) -> None:
-    """Neither where there are none nor where there are."""
+    """Whether or not other jobs have dependencies."""
     hand = await Hand(own_store).join()
     await work(own_store, hand)
     await spent(own_client)
@@ -99,8 +99,8 @@ async def test_revisions_of_deleted_schedules_are_kept_for_a_day(
     await store.close()
 
 
-async def test_moments_of_schedules_are_exact(store: Door) -> None:
-    """Numbers of Lua are not, beyond the year 2255."""
+async def test_times_of_schedules_are_exact(store: Door) -> None:
+    """Numbers in Lua are not exact beyond the year 2255."""
     runs = tuple(ScheduleRun(at=LATE + n, doc=b"%d" % n) for n in range(3))
     made = await store.swap_schedule(ScheduleSwap(name="s", rev=0, doc=b"{}", look=LATE, runs=runs))
     assert await store.schedules() == [ScheduleRow(name="s", rev=made.rev, look=LATE, doc=b"{}")]

@@ -54,7 +54,7 @@ async def test_counts_of_many_jobs_are_exact(crowded: Door, own_client: redis.as
 
 
 async def test_the_last_of_many_jobs_is_found(crowded: Door) -> None:
-    """The walk continues until it meets a job of the query."""
+    """The walk continues until it finds a job of the query."""
     everything = await paged(crowded, Query.where(queues=["a"]), 2000)
     assert everything == sorted(everything, reverse=True)
     oldest = everything[-1]
@@ -67,15 +67,15 @@ async def test_the_last_of_many_jobs_is_found(crowded: Door) -> None:
 
 
 @pytest.mark.parametrize("action", [Action.CANCEL, Action.REPRIORITISE, Action.DELETE])
-async def test_an_action_on_many(crowded: Door, own_client: redis.asyncio.Redis, action: Action) -> None:
+async def test_an_action_on_many_jobs_is_split(crowded: Door, own_client: redis.asyncio.Redis, action: Action) -> None:
     before = await scripts_run(own_client)
     said = await crowded.act(action, Query.where(queues=["a"]), limit=3000, priority=3)
     assert (len(said.done), len(set(said.done)), said.more) == (3000, 3000, True)
     assert await scripts_run(own_client) - before >= 3000 // SLICE
 
 
-async def test_an_action_on_many_ids(crowded: Door) -> None:
-    """Ids that do not exist are skipped; each of the others is done or refused once."""
+async def test_an_action_on_many_ids_is_split(crowded: Door) -> None:
+    """Ids that do not exist are skipped. Each other id is done or refused once."""
     some = await paged(crowded, Query.where(queues=["b"]), 2000)
     hand = await Hand(crowded).join()
     held = set(ids(await hand.take(50, "b/any")))
@@ -87,7 +87,7 @@ async def test_an_action_on_many_ids(crowded: Door) -> None:
     await hand.succeed(*(await hand.repeat()).claims)
 
 
-async def test_pruning_of_many(own_store: Door) -> None:
+async def test_pruning_of_many_jobs_is_split(own_store: Door) -> None:
     await put_in(own_store, *(job(id=each.bytes) for each in new_ids(1000)))
     hand = await Hand(own_store).join()
     await hand.succeed(*await hand.take(1000))

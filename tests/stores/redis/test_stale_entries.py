@@ -76,7 +76,7 @@ class TestMore:
         await put_in(store, last)
         return last.id
 
-    async def test_a_turn_says_more_after_many_useless_entries(self, store: Door) -> None:
+    async def test_a_turn_says_more_after_many_stale_entries(self, store: Door) -> None:
         last = await self.expired_before(store, 3000)
         hand = await Hand(store).join()
         said = [await hand.turn(wants=[Want((LANE,), 1)]) for _ in range(4)]
@@ -85,7 +85,7 @@ class TestMore:
         assert [claim.id for each in said for claim in each.claims] == [last]
 
     async def test_a_turn_says_more_after_many_bytes(self, store: Door) -> None:
-        """A reply must arrive in time, and a script stops the whole server."""
+        """A reply must arrive in time, and a script blocks the whole server."""
         made = [job(record=bytes(400_000)) for _ in range(7)]
         await put_in(store, *made)
         hand = await Hand(store).join()
@@ -94,7 +94,7 @@ class TestMore:
         assert [each.more for each in said] == [True, True, False]
 
     async def test_the_worker_asks_again_at_once(self, redis_url: str) -> None:
-        """Not with its next poll."""
+        """And not at its next poll."""
         world = World(redis_url)
         await world.store.open()
 
@@ -110,7 +110,7 @@ class TestMore:
 
 
 async def test_a_repeated_turn_leaves_out_leases_that_the_worker_holds(store: Door) -> None:
-    """It asks for all that runs under its name: the answer has what it does not know."""
+    """It asks for all jobs that run under its name: the reply has those that it does not know."""
     made = [job() for _ in range(3)]
     await put_in(store, *made)
     hand = await Hand(store).join()

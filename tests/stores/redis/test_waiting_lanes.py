@@ -41,7 +41,9 @@ async def cost_of(client: redis.asyncio.Redis, hand: Hand, n: int) -> tuple[int,
 
 
 class TestCosts:
-    async def test_a_queue_without_limits_pays_nothing(self, own_store: Door, own_client: redis.asyncio.Redis) -> None:
+    async def test_a_queue_without_limits_costs_nothing_extra(
+        self, own_store: Door, own_client: redis.asyncio.Redis
+    ) -> None:
         hand = await Hand(own_store).join()
         await put_in(own_store, *(job() for _ in range(5)))
         await cost_of(own_client, hand, 1)  # scripts are loaded
@@ -59,7 +61,7 @@ class TestCosts:
         assert got == 150
         assert cost.total() < 60
 
-    async def test_a_full_keyed_lane_is_met_once(self, own_store: Door, own_client: redis.asyncio.Redis) -> None:
+    async def test_a_full_keyed_lane_is_read_once(self, own_store: Door, own_client: redis.asyncio.Redis) -> None:
         """Thousands of full lanes cost a turn nothing once they wait."""
         for first in range(0, 3000, 500):
             keys = range(first, first + 500)
@@ -153,7 +155,7 @@ class TestOpening:
     async def test_a_turn_that_takes_freed_capacity_wakes_no_listener(
         self, store: Door, namespace: str, redis_owner_url: str
     ) -> None:
-        """Otherwise every end of a job would wake all workers for nothing."""
+        """Otherwise every end of a job would wake all workers without need."""
         await put_in(store, *(job(buckets=[bucket("gate", 1)]) for _ in range(3)))
         hand = await Hand(store).join()
         (claim,) = await hand.take(9)
@@ -188,8 +190,8 @@ class TestMoments:
         assert len(await hand.take(9)) == 1
         await timed.close()
 
-    async def test_a_lane_of_a_closed_rate_gets_its_moment(self, timed: Door, clock: MovableClock) -> None:
-        """A lane that waited without a known moment, and then for the end of the window."""
+    async def test_a_lane_of_a_closed_rate_gets_its_time(self, timed: Door, clock: MovableClock) -> None:
+        """The lane waited without a known time, and then for the end of the window."""
         await timed.open()
         calls = bucket("calls", 1, key="k", per=10 * SECOND)
         await put_in(timed, job(buckets=[calls]), job(buckets=[calls]))
@@ -206,8 +208,8 @@ class TestMoments:
         assert len(await hand.take(9)) == 1
         await timed.close()
 
-    async def test_a_moment_opens_all_lanes_that_wait_for_it(self, timed: Door, clock: MovableClock) -> None:
-        """Also lanes without a moment of their own: the order is kept."""
+    async def test_a_time_opens_all_lanes_that_wait_for_it(self, timed: Door, clock: MovableClock) -> None:
+        """Also lanes without a time of their own: the order is kept."""
         await timed.open()
         calls = bucket("calls", 2, key="k", per=10 * SECOND)
         await put_in(timed, job(buckets=[calls]), job(buckets=[calls]))

@@ -225,7 +225,7 @@ async def timed(redis_url: str, namespace: str, clock: MovableClock) -> AsyncIte
 async def test_a_turn_claims_exactly_the_jobs_that_fit(
     timed: Door, clock: MovableClock, namespace: str, redis_owner_url: str, seed: int
 ) -> None:
-    """In order, all of it; and in the end nothing is left of what waited or was held."""
+    """In order and completely. At the end no entry of a waiting or held job is left."""
     walk = Walk(timed, clock, Random(seed))
     await walk.begin()
     steps: list[Callable[[], Awaitable[None]]] = [

@@ -43,7 +43,7 @@ async def world(server: servers.Valkey) -> AsyncIterator[World]:
 async def test_a_full_store_takes_acks_and_gives_cancel_orders(
     world: World, server: servers.Valkey, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With free slots: the wish for more jobs must not keep the worker from sending acks."""
+    """With free slots: a request for more jobs must not stop the worker from sending acks."""
     go, never = asyncio.Event(), asyncio.Event()
 
     async def wait() -> str:
@@ -76,7 +76,7 @@ async def test_a_full_store_takes_acks_and_gives_cancel_orders(
 
 
 async def test_a_job_whose_ack_the_server_lost_runs_again(world: World, server: servers.Valkey) -> None:
-    """A power cut between two syncs: in the books it runs, under a worker that lives and does not have it."""
+    """A power cut between two syncs: for the store the job runs, under a live worker that does not have it."""
     runs, go = [], asyncio.Event()
 
     async def work() -> None:
@@ -99,3 +99,4 @@ async def test_a_job_whose_ack_the_server_lost_runs_again(world: World, server: 
 
     await eventually(again, "a second run")
     await world.final(made)
+    assert len(runs) == 2

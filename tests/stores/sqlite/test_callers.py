@@ -43,7 +43,9 @@ def mine(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 class TestTransaction:
-    def test_the_job_appears_with_the_commit(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
+    def test_a_job_in_the_callers_transaction_appears_with_the_commit(
+        self, opened: SqliteStore, mine: sqlite3.Connection
+    ) -> None:
         mine.execute("create table orders (x)")
         mine.execute("insert into orders values (1)")
         assert enqueue(opened, job(), connection=mine)[0].created
@@ -51,7 +53,9 @@ class TestTransaction:
         mine.commit()
         assert run(states(opened)) == {State.READY: 1}
 
-    def test_the_job_never_appears_after_a_rollback(self, opened: SqliteStore, mine: sqlite3.Connection) -> None:
+    def test_a_job_in_the_callers_transaction_never_appears_after_a_rollback(
+        self, opened: SqliteStore, mine: sqlite3.Connection
+    ) -> None:
         mine.execute("create table orders (x)")
         mine.execute("insert into orders values (1)")
         enqueue(opened, job(), connection=mine)
@@ -80,7 +84,7 @@ class TestTransaction:
     def test_a_refused_key_or_mode_keeps_the_changes_of_the_caller(
         self, opened: SqliteStore, mine: sqlite3.Connection
     ) -> None:
-        """The job that the batch would have replaced is unchanged, and the caller can go on."""
+        """The job that the batch would have replaced is unchanged, and the caller can continue."""
         enqueue(opened, holder := job(unique=UniqueKey(b"k" * 16)), job(unique=UniqueKey(b"o" * 16)))
         run(opened.set_queue_mode(["closing"], QueueMode.DRAINING))
         mine.execute("create table orders (x)")
@@ -114,31 +118,33 @@ class TestTransaction:
 
 
 class TestRefused:
-    def test_another_kind_of_connection(self, opened: SqliteStore) -> None:
+    def test_another_kind_of_connection_is_refused(self, opened: SqliteStore) -> None:
         with pytest.raises(WrongConnection, match=r"builtins\.object"):
             enqueue(opened, job(), connection=object())
 
     @pytest.mark.parametrize("other", [":memory:", "other.db"])
-    def test_another_database(self, opened: SqliteStore, tmp_path: Path, other: str) -> None:
+    def test_a_connection_to_another_database_is_refused(self, opened: SqliteStore, tmp_path: Path, other: str) -> None:
         theirs = sqlite3.connect(other if other == ":memory:" else tmp_path / other)
         with pytest.raises(WrongConnection, match="same file"):
             enqueue(opened, job(), connection=theirs)
         theirs.close()
 
-    def test_no_transaction(self, opened: SqliteStore, path: Path) -> None:
+    def test_a_connection_without_a_transaction_is_refused(self, opened: SqliteStore, path: Path) -> None:
         theirs = sqlite3.connect(path, isolation_level=None)
         with pytest.raises(WrongConnection, match="BEGIN IMMEDIATE"):
             enqueue(opened, job(), connection=theirs)
         theirs.close()
 
-    def test_the_same_file_by_another_name(self, opened: SqliteStore, path: Path, tmp_path: Path) -> None:
+    def test_a_connection_to_the_same_file_by_another_name_is_accepted(
+        self, opened: SqliteStore, path: Path, tmp_path: Path
+    ) -> None:
         link = tmp_path / "link.db"
         link.symlink_to(path)
         theirs = sqlite3.connect(link)
         assert enqueue(opened, job(), connection=theirs)[0].created
         theirs.close()
 
-    def test_no_tables_yet(self, path: Path) -> None:
+    def test_a_connection_to_a_file_without_tables_is_refused(self, path: Path) -> None:
         store = SqliteStore(str(path))
         theirs = sqlite3.connect(path)
         with pytest.raises(SchemaOutdated, match="before the transaction"):

@@ -18,7 +18,7 @@ def test_time_goes_on_when_the_clock_is_set_back() -> None:
     assert clock() == 1_003_600_000
 
 
-def test_a_clock_that_is_set_forward_is_followed() -> None:
+def test_a_clock_set_forward_is_followed() -> None:
     wall, flow = [1_000_000_000], [50.0]
     clock = WallClock(lambda: wall[0], lambda: flow[0])
     clock()

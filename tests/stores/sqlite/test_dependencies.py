@@ -87,8 +87,8 @@ async def test_dependencies_hold_in_the_transaction_of_a_caller(store: SqliteSto
     assert await states(store) == {State.BLOCKED: 1, State.READY: 1}
 
 
-async def test_no_row_is_left(store: SqliteStore, path: Path) -> None:
-    """Of waiting jobs, of dependencies that were removed, and of notes."""
+async def test_no_row_of_dependencies_is_left(store: SqliteStore, path: Path) -> None:
+    """Of waiting jobs, of removed dependencies, and of recorded successes."""
     await store.set_dependencies([ScheduleDependency("x", ("a", "b")), ScheduleDependency("y", ("x",))])
     made = jobs(4, **MARKED)
     await store.enqueue(batch(*made))
@@ -114,7 +114,7 @@ async def test_a_deleted_schedule_is_forgotten_after_a_day(store: SqliteStore, p
 
 
 async def test_children_of_a_file_of_the_fourth_schema_still_wait(path: Path) -> None:
-    """Their edges have no place among waiting jobs."""
+    """Their edges have no position among waiting jobs."""
     sql = SqliteStatements("mainspring_")
     parent, child = jobs(2)
     with closing(sqlite3.connect(path)) as connection:

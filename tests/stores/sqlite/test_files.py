@@ -106,26 +106,26 @@ class TestFileSystems:
 
 
 class TestDamagedFiles:
-    def test_not_a_database(self, path: Path) -> None:
+    def test_a_file_that_is_not_a_database_is_refused(self, path: Path) -> None:
         path.write_bytes(b"This is a letter, not a database.\n" * 100)
         assert "not a database" in opening(path, StoreCorrupt)
         assert path.read_bytes().startswith(b"This is a letter")
 
-    def test_a_directory(self, path: Path) -> None:
+    def test_a_directory_is_refused(self, path: Path) -> None:
         path.mkdir()
         opening(path, StoreCorrupt)
 
-    def test_a_damaged_page(self, path: Path) -> None:
+    def test_a_damaged_page_is_reported(self, path: Path) -> None:
         made(path)
         damage(path, 4096 * 20, b"\xff" * 4096 * 4)
         assert "recover" in opening(path, StoreCorrupt)
 
-    def test_a_truncated_file(self, path: Path) -> None:
+    def test_a_truncated_file_is_reported(self, path: Path) -> None:
         made(path)
         os.truncate(path, 4096 * 12)
         opening(path, StoreCorrupt)
 
-    def test_a_missing_directory(self, path: Path) -> None:
+    def test_a_missing_directory_is_reported(self, path: Path) -> None:
         assert "mkdir" in opening(path / "deeper" / "jobs.db", StoreUnavailable)
 
     def test_damage_is_found_by_the_call_that_reads_it(self, path: Path) -> None:
@@ -210,7 +210,7 @@ class TestReadOnly:
     """As a plain user: root may write everywhere."""
 
     @pytest.mark.parametrize("what", ["file", "folder", "new"])
-    def test_a_read_only_file_or_directory(self, tmp_path: Path, what: str) -> None:
+    def test_a_read_only_file_or_directory_is_refused(self, tmp_path: Path, what: str) -> None:
         folder = tmp_path / "data"
         folder.mkdir()
         path = folder / "jobs.db"
@@ -230,7 +230,7 @@ class TestReadOnly:
         assert said.stdout.startswith("refused"), said
         assert "permission" in said.stdout
 
-    def test_the_error_of_a_read_only_database(self) -> None:
+    def test_the_error_of_a_read_only_database_names_the_fix(self) -> None:
         error = sqlite3.OperationalError("attempt to write a readonly database")
         error.sqlite_errorcode = sqlite3.SQLITE_READONLY
         assert isinstance(SqliteStore(":memory:").translate(error), StoreReadOnly)

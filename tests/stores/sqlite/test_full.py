@@ -49,7 +49,9 @@ class SmallDisk:
 
 
 class Quota:
-    """For users who may not mount: SQLite itself refuses to grow, and deleting the reserve lets it grow by as much."""
+    """For users who cannot mount: SQLite itself refuses to grow, and deleting the reserve lets the file grow by as
+    much.
+    """
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.free, self._patch = folder, 1 << 30, monkeypatch
@@ -115,7 +117,7 @@ def reserved(store: SqliteStore) -> int:
 
 @pytest.mark.asyncio
 class TestFullDisk:
-    async def test_acks_go_on_while_enqueue_is_refused(self, disk: Disk) -> None:
+    async def test_acks_work_while_enqueue_is_refused(self, disk: Disk) -> None:
         store = SqliteStore(str(disk.folder / "jobs.db"))
         worker = await Worker(store).join()
         await store.enqueue(batch(*jobs(50, record=RECORD)))

@@ -214,7 +214,9 @@ async def test_promotions_finish_an_interrupted_recheck(store: SqliteStore, monk
     assert not [text for text in heard if text.startswith("delete from mainspring_rechecks")]
 
 
-async def test_more_parked_lanes_than_are_opened_at_a_time(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_parked_lanes_than_are_opened_at_a_time_get_their_turn(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A region of size 1: each of its tenants gets the capacity in turn, by priority."""
     monkeypatch.setattr(waiting, "LANES_OPENED", 3)
     await store.declare_limits([Limit(name="region", size=1)])
@@ -273,7 +275,7 @@ async def test_next_at_is_when_the_holder_expires(store: SqliteStore, clock: Mov
     assert len(await worker.take(1)) == 1
 
 
-async def test_no_job_passes_an_expensive_job_of_its_lane(store: SqliteStore, clock: MovableClock) -> None:
+async def test_no_job_overtakes_an_expensive_job_of_its_lane(store: SqliteStore, clock: MovableClock) -> None:
     """Also a job that was enqueued later, costs less, and has another priority."""
     await store.declare_limits([Limit(name="calls", kind="rate", size=3, per=10 * SECOND)])
     first, dear = (job(buckets=(Bucket("calls", "a", cost),), priority=5) for cost in (1, 3))

@@ -121,7 +121,7 @@ class TestFork:
         assert run(states(store)) == {State.READY: 7}
         run(close(store))
 
-    def test_what_the_child_commits_survives_the_parents_close(self, path: Path) -> None:
+    def test_commits_of_a_child_survive_the_close_of_the_parent(self, path: Path) -> None:
         """With an inherited handle, SQLite in the parent would remove the log that the child uses."""
         store = SqliteStore(str(path))
         run(store.open())
@@ -146,7 +146,7 @@ class TestFork:
         assert run(states(again)) == {State.READY: 12}
         run(close(again))
 
-    def test_async_use_on_both_sides(self, path: Path) -> None:
+    def test_async_enqueue_works_in_parent_and_child(self, path: Path) -> None:
         """The child has none of its parent's threads."""
         store = SqliteStore(str(path))
         run(store.enqueue(batch(job())))
@@ -160,7 +160,7 @@ class TestFork:
         assert run(states(store)) == {State.READY: 2}
         run(close(store))
 
-    def test_a_store_in_memory_is_copied(self) -> None:
+    def test_a_store_in_memory_is_copied_by_a_fork(self) -> None:
         store = SqliteStore(":memory:")
         enqueue(store, job())
 

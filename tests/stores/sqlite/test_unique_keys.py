@@ -10,7 +10,7 @@ from mainspring.stores.sqlite import SqliteStore
 from tests.stores.used_keys import use_keys
 
 
-async def test_no_row_is_left(store: SqliteStore, path: Path) -> None:
+async def test_no_row_of_a_unique_key_is_left(store: SqliteStore, path: Path) -> None:
     await use_keys(store)
     with closing(sqlite3.connect(path)) as connection:
         for table in ("unique_keys", "edges", "marks", "follow_ups", "jobs", "finished", "dead"):

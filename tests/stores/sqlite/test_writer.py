@@ -132,8 +132,8 @@ class TestGroups:
 
 
 class TestThreadsAndLoops:
-    def test_many_threads_many_loops(self, path: Path) -> None:
-        """Blocking callers and several event loops use one store."""
+    def test_many_threads_and_loops_use_one_store(self, path: Path) -> None:
+        """Blocking callers and several event loops."""
         store = SqliteStore(str(path), durability="normal")
 
         def blocking(_: int) -> None:
@@ -183,7 +183,7 @@ class TestSettings:
         with pytest.raises(InvalidOption, match="namespace"):
             SqliteStore(str(path), namespace="x; drop")
 
-    def test_in_memory(self) -> None:
+    def test_a_store_in_memory_works(self) -> None:
         store = SqliteStore(":memory:")
         enqueue(store, job(), job())
         assert run(states(store)) == {State.READY: 2}

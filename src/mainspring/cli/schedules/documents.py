@@ -27,7 +27,7 @@ def run_document(run: RunInfo) -> dict[str, Any]:
 
 
 def counts_of(runs: Iterable[RunInfo]) -> dict[str, dict[str, int]]:
-    """Count a history: occurrences by what became of them, jobs by final state."""
+    """Count a history: occurrences by their result, jobs by final state."""
     what: Counter[str] = Counter()
     ended: Counter[str] = Counter()
     for run in runs:

@@ -27,7 +27,7 @@ class FireResult(NamedTuple):
     runs: list[ScheduleRun]
     jobs: list[NewJob]
     missed: int = 0
-    """The number of occurrences that were too late, with those that run now."""
+    """The number of occurrences that were too late, including the occurrences that run now."""
     passed: tuple[str, ...] = ()
     """For each occurrence that ``overlap`` skipped: the reason."""
 

@@ -28,9 +28,9 @@ class SeenRun(msgspec.Struct, frozen=True, kw_only=True):
 def settle(
     plan: SchedulePlan, now: int, seen: Mapping[bytes, SeenRun | None]
 ) -> tuple[SchedulePlan, list[ScheduleRun]]:
-    """Take in the runs that have ended, in the order of their ends.
+    """Record the runs that have ended, in the order of their ends.
 
-    ``seen`` maps the id of a job to the job, or to None if the job was deleted. A job that nobody looked up has no
+    ``seen`` maps the id of a job to the job, or to None if the job was deleted. A job that was not looked up has no
     entry, and its run stays open.
     """
     ended = [(run, seen[run.job]) for run in plan.open if run.job in seen and _has_ended(seen[run.job])]

@@ -1,4 +1,4 @@
-"""Which lane a job stands in. Later moves between lanes happen in the server: see ``sql/lanes.sql``."""
+"""Which lane a job is in. Later moves between lanes happen in the server: see ``sql/lanes.sql``."""
 
 from __future__ import annotations
 

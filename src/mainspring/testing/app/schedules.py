@@ -30,9 +30,9 @@ class Timekeeper:
             name for name, plan in plans.items() if plan.open or plan.definition.mode == "continuous"
         )  # a clock that was set back must not delay these
         while await self._scheduler.tick() == 0:
-            pass  # there were more than one look returns
-        told, self._news = self._news, []
-        for name, news, now in told:
+            pass  # more schedules are due than one read returns
+        pending, self._news = self._news, []
+        for name, news, now in pending:
             event = schedule_event(name, news, now)
             await tell(self._hooks.of(event.name, ""), event)
 

@@ -6,8 +6,8 @@
 ...     wire.set(chaos.Stall())         # no bytes pass, and no error is raised
 ...     wire.heal()                     # the delayed bytes arrive
 
-A fault stays until `Proxy.heal` or the next `Proxy.set`; it strikes every connection, also those that are made
-meanwhile, or only the links that are named. The proxy has a thread of its own, so it serves blocking and async tests
+A fault stays until `Proxy.heal` or the next `Proxy.set`. It applies to every connection, also to connections that are
+made meanwhile, or only to the named links. The proxy has a thread of its own, so it serves blocking and async tests
 alike, and goes on while the test's own loop is blocked. It needs no rights and speaks no protocol: bytes in, bytes out.
 """
 

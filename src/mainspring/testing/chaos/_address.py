@@ -26,7 +26,7 @@ def target_of(url: str) -> Endpoint:
     if engine == "sqlite":
         raise BadUrl(url, "names a file: there is no wire", hint="Give the URL of a server.")
     if parts.scheme == "rediss" or asked.get("sslmode", "").startswith("verify"):
-        raise BadUrl(url, "is encrypted: a proxy cannot stand in for its server", hint="Use a server without TLS.")
+        raise BadUrl(url, "is encrypted: a proxy cannot replace its server", hint="Use a server without TLS.")
     if parts.scheme == "unix":
         return Endpoint("", 0, parts.path)
     port = int(asked.get("port") or parts.port or _PORTS[engine])

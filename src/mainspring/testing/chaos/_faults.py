@@ -109,7 +109,7 @@ class HalfOpen(Fault):
 class DropReply(Fault):
     """The request arrives, its reply is lost and the connection is closed: the client cannot know the outcome.
 
-    ``to``: only the reply to a request with these bytes in it; ``times``: so many replies, then the wire is well.
+    ``to``: only the reply to a request with these bytes in it; ``times``: how many replies are lost.
     ``dropped`` counts them.
     """
 

@@ -31,7 +31,7 @@ def one_call_makes_one_job(history: History) -> Found:
         if job in failed - asked:
             yield job, "was made by an enqueue that failed"
         elif history.calls and job not in asked and not events[0].parent and not _in_transaction(history, job):
-            yield job, "was made although nobody asked"
+            yield job, "was made without an enqueue"
 
 
 def a_transaction_decides(history: History) -> Found:

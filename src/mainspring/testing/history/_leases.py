@@ -80,7 +80,7 @@ def done_is_done(history: History) -> Found:
         given = {event.token for event in events if event.action is Action.CLAIM}
         tokens = [run.token for run in runs.get(job, ())]
         if strange := set(tokens) - given:
-            yield job, f"ran under tokens that nobody was given: {sorted(strange)}"
+            yield job, f"ran under tokens that no claim has given: {sorted(strange)}"
         if len(set(tokens)) != len(tokens):
             yield job, "ran twice under one token"
         last = events[-1]
@@ -122,7 +122,7 @@ def the_living_are_left_alone(history: History) -> Found:
         if event.outcome is Outcome.LOST and not any(_silenced(each, event.at, history) for each in mine):
             yield event.job, f"was taken from {event.worker} as lost, which was not silent for a lease"
         if event.outcome is Outcome.CRASHED and not any(each.began <= event.at + slack for each in mine):
-            yield event.job, f"was taken from {event.worker} as crashed, which nobody had touched"
+            yield event.job, f"was taken from {event.worker} as crashed, although no process had killed it"
 
 
 def the_terminated_take_no_more(history: History) -> Found:

@@ -46,7 +46,7 @@ def occurrences_are_those_of_the_rule(history: History) -> Found:
         absent = len(set(said) - found)
         together = sum(each.count - 1 for each in mine)
         if absent != together:
-            yield name, f"lacks {absent} occurrences, and {together} stand in the records of others"
+            yield name, f"lacks {absent} occurrences, and {together} are counted in the records of others"
 
 
 SCHEDULES: dict[str, Callable[[History], Found]] = {

@@ -81,7 +81,7 @@ class Server(ABC):
     def freeze(self) -> None:
         """Freeze the server: every process gets SIGSTOP, the process that starts others first.
 
-        Returns when all of them stand still; a busy one takes a moment to do so.
+        Returns when all of them are stopped. A busy process needs a moment to stop.
         """
         main = psutil.Process(self.pid)
         _stand_still(main)

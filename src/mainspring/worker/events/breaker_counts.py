@@ -1,7 +1,7 @@
 """Successes and failures of one turn, as breakers count them: the store knows neither their order nor their number.
 
 For a breaker that counts failures in a row, a failure is dropped if a success in the same turn came after it. A breaker
-that goes by a share of failures gets the number of successes: together with a failure, or once a second.
+that counts a share of failures gets the number of successes: together with a failure, or once a second.
 """
 
 from __future__ import annotations

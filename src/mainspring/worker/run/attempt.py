@@ -81,7 +81,7 @@ class RunningAttempt:
     """
 
     is_bulk = False
-    """Whether it stands for all jobs of one call of a bulk task."""
+    """Whether this attempt is one call of a bulk task and so includes all its jobs."""
 
     __slots__ = (
         "actual_cost",

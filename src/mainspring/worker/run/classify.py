@@ -97,7 +97,7 @@ def ack_hard_timeout(attempt: RunningAttempt, retries: int, run_us: int) -> Ack:
 
 
 def unrun_error(value: Any) -> ResultNotSerializable:
-    """The error for a body that returned a coroutine or the like: the work was not done."""
+    """The error for a body that returned a coroutine or a generator: the work was not done."""
     return ResultNotSerializable(
         f"the function returned {let_go(value)}, which has not run: the work is not done",
         hint="Await it, or write the task as async def; a decorator around an async def must be async itself.",

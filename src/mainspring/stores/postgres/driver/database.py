@@ -20,8 +20,8 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Database:
-    """What every function of the engine takes first: where the statements run, at which time, and who is woken
-    after."""
+    """The first argument of every function of the engine: where the statements run, at which time, and which
+    listeners are woken afterwards."""
 
     def __init__(
         self, sessions: Sessions, schema: str, url: str, *, clock: Clock | None, strict: bool, hub: ListenerHub

@@ -7,7 +7,7 @@ lost: a listener polls as well.
 An enqueue that notifies with its own commit (:class:`NotifyingEnqueue`) lets workers come while it still waits for the
 disk. A notification takes a lock that all notifying transactions share, and keeps it until the commit is complete, disk
 and replicas included: such commits would go one by one. So the enqueue commits without waiting, and a small transaction
-that waits follows it. No promise is broken: a claim stands behind its job in the log of the server, so the claim is not
+that waits follows it. No promise is broken: a claim comes after its job in the log of the server, so the claim is not
 on the disk before the job is, and the caller gets its reply when both are.
 """
 

@@ -3,7 +3,7 @@
 --
 -- A transaction that notes a success, releases a job or sets dependencies has locked the rows of the schedules
 -- concerned, by name and after everything else. For a job that it releases it waits {LOCK_WAIT} at most, so that it
--- does not stand behind the owner of that lock. To end a held job, or to insert one, no schedule is locked; an inserted
+-- does not wait for the owner of that lock. To end a held job, or to insert one, no schedule is locked; an inserted
 -- job is looked at in the last step of its enqueue (apply_dependencies).
 
 -- find_dependents: those of these schedules that wait for others. The decision comes later, when they are locked.

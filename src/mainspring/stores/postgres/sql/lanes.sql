@@ -1,4 +1,4 @@
--- Which lane a job stands in. The grammar of lane names is in mainspring/jobs/lanes.py.
+-- Which lane a job is in. The grammar of lane names is in mainspring/jobs/lanes.py.
 --
 -- home is the lane by queue, kind of slot, limits and keys. lane is home with the marks for suspects ("!") and for jobs
 -- whose task the worker did not know ("?task").

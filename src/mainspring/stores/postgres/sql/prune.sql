@@ -1,12 +1,12 @@
 -- Retention: delete ended jobs, and whole days of history.
 --
--- finished is partitioned by the day of the end (UTC), so that old history goes by dropping a table. A day is made a
+-- finished is partitioned by the day of the end (UTC), so that old history is deleted by dropping a table. A day is made a
 -- week before it is needed; rows that fit no day are in finished_rest, and are deleted row by row. The functions that
 -- make and drop partitions run with the rights of the schema's owner: the app may not make or drop tables. None of them
 -- waits for a lock longer than {LOCK_WAIT}, for all acks would wait behind it; the caller tries again later.
 
 -- prune: delete up to p_limit ended jobs past their retention, with all that is stored of them; then other rows that
--- are not needed. A job with a keep of its own goes by drop_at alone; the others by age, or when enough others ended
+-- are not needed. A job with a keep of its own is deleted by drop_at alone, other jobs by age, or when enough others ended
 -- later. A job whose unique window is running stays, and its pruning is postponed until the window is over, so that it
 -- is not looked at each time.
 -- returns how many were deleted
@@ -90,7 +90,7 @@ begin
 end
 $$;
 
--- resume_pruning: an ended job whose key another job took, window or not, goes by its retention again.
+-- resume_pruning: an ended job whose key another job took, window or not, is deleted by its retention again.
 create function {schema}.resume_pruning_v1(p_job bytea) returns void language plpgsql as $$
 begin
     update {schema}.finished f set drop_at = case when f.keep is not null then f.finished + least(f.keep, {UNLIMITED}) end

@@ -48,7 +48,7 @@ begin
 end
 $$;
 
--- forget_queues: delete those of these rows that say nothing.
+-- forget_queues: delete those of these rows that have no setting.
 create function {schema}.forget_queues_v1(p_queues text[]) returns void language plpgsql as $$
 begin
     delete from {schema}.queues q

@@ -1,5 +1,5 @@
 -- limits_rates: how much of a rate is used. Needs common, limits.
--- A rate keeps its starts, oldest first (the first and the last moment that an entry stands for, and their cost), the
+-- A rate keeps its starts, oldest first (the first and the last start of an entry, and their cost), the
 -- sum of the costs, and a pause: the moment before which nothing starts. A smooth rate has no starts: it keeps `tat`,
 -- the moment at which its whole burst is available again. The formulas of smooth rates are those of
 -- stores/shared/rates.py, in whole microseconds.

@@ -27,7 +27,7 @@ local function group_in(raw)
   return sub(raw, at + 2, at + 1 + high * 256 + low)
 end
 
--- A function that tells whether a stored job fits all conditions except the ids. For most queries it reads a few bytes.
+-- A function that returns whether a stored job fits all conditions except the ids. For most queries it reads a few bytes.
 local function fitting(query)
   local states, queues, tasks = set_of(query[2]), set_of(query[3]), set_of(query[4])
   local marks, reasons, errors = query[5], set_of(query[6]), set_of(query[7])

@@ -87,7 +87,7 @@ local function leaving_from(key)
   return leaving, n
 end
 
--- Makes room for `n` new jobs in a queue with max_depth: if on_full says so, the oldest jobs are dropped, but no job
+-- Checks the depth for `n` new jobs in a queue with max_depth: with on_full "drop_oldest", the oldest jobs are dropped, but no job
 -- that this batch names. Returns a refusal of the batch or nil.
 local function make_room(queue, n)
   local _, settings = stored_of(queue)

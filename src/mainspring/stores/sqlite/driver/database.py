@@ -1,6 +1,6 @@
 """One database as the store uses it: functions run in transactions of the writer or of the reader.
 
-``SqliteWriter`` has the one writing connection of a process, shared by group commit. Callers hand in calls. The thread
+``SqliteWriter`` has the one writing connection of a process, shared by group commit. Callers submit calls. The thread
 that holds the lock runs all pending calls in one transaction, each under a savepoint of its own, and answers them after
 the commit (flat combining): a blocking caller needs no other thread, and while one commit waits for the disk the next
 group gathers. One thread serves async callers and the bodies of jobs. It starts with the first such call and serves
@@ -324,7 +324,7 @@ class SqliteWriter:
         self._signals: SimpleQueue[bool] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    # ---- hand in ------------------------------------------------------------------------------
+    # ---- submit ------------------------------------------------------------------------------
 
     def do(self, work: Callable[[Tx], Any], *, adds_jobs: bool = False) -> Any:
         """Run ``work`` in a transaction and wait for its commit, in the calling thread."""

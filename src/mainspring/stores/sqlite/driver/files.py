@@ -1,4 +1,4 @@
-"""The file of the database: where it may be, whether it is sound, whether it was replaced, and room for acks.
+"""The file of the database: where it may be, whether it is sound, whether it was replaced, and space for acks.
 
 A file that was deleted or replaced lives on behind its open handles: old processes would go on writing where new ones
 never look. So a connection compares the file at its path with the file that it opened, once a second at most

@@ -73,7 +73,7 @@ class Tx:
         self.stored_queues: dict[str, StoredQueue] | None = None
         """The rows of all queues, once they were read."""
         self.breaker_reports: dict[str, BreakerReports] = {}
-        """Ends of work that breakers have to be told before the transaction ends."""
+        """Ends of work to report to breakers before the transaction ends."""
         self.changed_breakers: list[BreakerRow] = []
         """Breakers that this transaction opened, closed or began to probe."""
 

@@ -33,7 +33,7 @@ FIRST_WAIT, WAIT_GROWTH = 0.0005, 1.5
 
 
 class WriteLock:
-    """The file beside the database that shows who waits. ``database`` None: a database in memory, never shared."""
+    """The file that shows which processes wait. ``database`` None: a database in memory, never shared."""
 
     def __init__(self, database: str | None, path: str | None) -> None:
         self._database = database

@@ -78,7 +78,9 @@ class TestBreakersByHand:
 class TestReportsOfOtherWork:
     """Work that is no job reports its results, and uses capacity as a holder."""
 
-    async def test_reported_failures_count_with_those_of_jobs(self, store: Store, clock: MovableClock) -> None:
+    async def test_reported_failures_count_together_with_failures_of_jobs(
+        self, store: Store, clock: MovableClock
+    ) -> None:
         await guarded(store)
         hand = await Hand(store).join()
         await fail(hand, *await hand.take(2))

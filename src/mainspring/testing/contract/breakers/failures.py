@@ -78,7 +78,7 @@ async def opened(store: Store, limit: Limit = THRICE) -> Hand:
 
 @pytest.mark.asyncio
 class TestBreakersOfJobs:
-    async def test_it_opens_with_the_last_failure_in_a_row_of_two_workers(
+    async def test_a_breaker_opens_with_the_last_failure_in_a_row_of_two_workers(
         self, store: Store, second_store: Store, clock: MovableClock
     ) -> None:
         await guarded(store)
@@ -126,7 +126,7 @@ class TestBreakersOfJobs:
         clock.advance("0.000001s")
         assert len(await hand.take(9)) == 1
 
-    async def test_jobs_that_wait_are_not_touched(self, store: Store) -> None:
+    async def test_waiting_jobs_do_not_change_while_a_breaker_is_open(self, store: Store) -> None:
         hand = await opened(store)
         (waiting,) = await guarded(store, 1)
         before = await row(store, waiting)
@@ -225,7 +225,7 @@ class TestBreakersOfJobs:
         await hand.succeed(probe)
         assert len(await hand.take(9)) == 3
 
-    async def test_the_last_declaration_holds(self, store: Store) -> None:
+    async def test_the_last_declaration_applies(self, store: Store) -> None:
         await guarded(store)
         hand = await Hand(store).join()
         claims = await hand.take(5)

@@ -49,7 +49,9 @@ class TestProbes:
         await hand.succeed(probe)
         assert await look(store) == BreakerRow(name=NAME)
 
-    async def test_a_success_closes_it(self, store: Store, second_store: Store, clock: MovableClock) -> None:
+    async def test_the_success_of_a_probe_closes_the_breaker(
+        self, store: Store, second_store: Store, clock: MovableClock
+    ) -> None:
         hand = await opened(store)
         other = await Hand(second_store).join()
         clock.advance("30s")
@@ -60,7 +62,9 @@ class TestProbes:
         assert closing.breakers == (BreakerRow(name=NAME),)
         assert len(await other.take(9)) == 9
 
-    async def test_a_failure_opens_it_again(self, store: Store, second_store: Store, clock: MovableClock) -> None:
+    async def test_the_failure_of_a_probe_opens_the_breaker_again(
+        self, store: Store, second_store: Store, clock: MovableClock
+    ) -> None:
         hand = await opened(store)
         other = await Hand(second_store).join()
         clock.advance("35s")
@@ -74,7 +78,9 @@ class TestProbes:
         assert len(await other.take(9)) == 1
 
     @pytest.mark.parametrize("cause", [Outcome.LOST, Outcome.CRASHED])
-    async def test_a_probe_that_is_lost_opens_it_again(self, store: Store, clock: MovableClock, cause: Outcome) -> None:
+    async def test_a_lost_probe_opens_the_breaker_again(
+        self, store: Store, clock: MovableClock, cause: Outcome
+    ) -> None:
         hand, other = await opened(store), await Hand(store).join()
         clock.advance("30s")
         assert len(await hand.take(9)) == 1
@@ -100,7 +106,7 @@ class TestProbes:
     async def test_the_end_of_a_probe_wakes_listeners(
         self, store: Store, second_store: Store, clock: MovableClock, end: str
     ) -> None:
-        """Also its failure: they have to learn when the next one may run."""
+        """Also its failure: listeners have to learn when the next probe can run."""
         hand, other = await opened(store), await Hand(second_store).join()
         clock.advance("30s")
         (probe,) = await hand.take(1)
@@ -123,7 +129,7 @@ class TestProbes:
 
 @pytest.mark.asyncio
 class TestBreakersWithShares:
-    async def test_it_opens_when_too_many_fail_of_enough(self, store: Store) -> None:
+    async def test_a_rate_breaker_opens_after_enough_calls_with_too_many_failures(self, store: Store) -> None:
         await guarded(store, 40, HALF)
         hand = await Hand(store).join()
         claims = await hand.take(20)
@@ -134,7 +140,7 @@ class TestBreakersWithShares:
         found = await look(store)
         assert (found.state, found.failures, found.calls) == ("open", 5, 10)
 
-    async def test_successes_keep_it_closed(self, store: Store, second_store: Store) -> None:
+    async def test_successes_keep_a_rate_breaker_closed(self, store: Store, second_store: Store) -> None:
         await guarded(store, 40, HALF)
         hand, other = await Hand(store).join(), await Hand(second_store).join()
         claims = await hand.take(20)
@@ -154,7 +160,7 @@ class TestBreakersWithShares:
         await hand.repeat()
         assert (await look(store)).calls == 6
 
-    async def test_what_is_older_than_the_window_does_not_count(self, store: Store, clock: MovableClock) -> None:
+    async def test_ends_older_than_the_window_do_not_count(self, store: Store, clock: MovableClock) -> None:
         await guarded(store, 60, HALF)
         hand = await Hand(store).join()
         claims = await hand.take(40)
@@ -168,7 +174,7 @@ class TestBreakersWithShares:
         await fail(hand, claims[18])
         assert (await look(store)).state == "open"
 
-    async def test_counts_start_again_after_it_closed(self, store: Store, clock: MovableClock) -> None:
+    async def test_counts_start_again_after_the_breaker_closed(self, store: Store, clock: MovableClock) -> None:
         hand = await opened(store, HALF)
         clock.advance("30s")
         await hand.succeed(*await hand.take(9))

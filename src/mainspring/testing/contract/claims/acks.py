@@ -68,7 +68,7 @@ class TestAckSucceeded:
         assert (await hand.repeat()).already == (lease(claim),)
         assert await state(store, claim) == State.READY
 
-    async def test_a_success_without_result(self, store: Store) -> None:
+    async def test_a_success_without_a_result_is_stored(self, store: Store) -> None:
         hand, claim = await running(store)
         await hand.turn(Ack.succeeded(lease(claim), error=b"too large"))
         found = await row(store, claim)
@@ -78,8 +78,8 @@ class TestAckSucceeded:
 @pytest.mark.asyncio
 class TestAckFailed:
     @pytest.mark.parametrize("timed_out", [False, True])
-    async def test_it_retries_later(self, store: Store, clock: MovableClock, timed_out: bool) -> None:
-        """Due after the delay by the store's clock; the attempt counts and is stored with its error."""
+    async def test_a_failed_job_retries_later(self, store: Store, clock: MovableClock, timed_out: bool) -> None:
+        """Due after the delay by the store's clock. The attempt counts and is stored with its error."""
         hand, claim = await running(store, job(priority=7))
         clock.advance("2s")
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=30 * SECOND, timed_out=timed_out))
@@ -117,7 +117,9 @@ class TestAckDead:
     @pytest.mark.parametrize(
         "reason", [Reason.RETRIES_EXHAUSTED, Reason.NOT_RETRYABLE, Reason.TIMED_OUT, Reason.UNDECODABLE]
     )
-    async def test_it_is_a_dead_letter_with_its_reason(self, store: Store, clock: MovableClock, reason: Reason) -> None:
+    async def test_a_dead_job_is_stored_with_its_reason(
+        self, store: Store, clock: MovableClock, reason: Reason
+    ) -> None:
         hand, claim = await running(store)
         timed_out = reason is Reason.TIMED_OUT
         await hand.turn(Ack.dead(lease(claim), ERROR, reason, timed_out=timed_out))
@@ -138,7 +140,7 @@ class TestAckDead:
 @pytest.mark.asyncio
 class TestAckSnoozed:
     async def test_snoozed_for_a_delay(self, store: Store, clock: MovableClock) -> None:
-        """Scheduled again, and the attempt is given back."""
+        """Scheduled again, and the attempt is not counted."""
         hand, claim = await running(store)
         await hand.turn(Ack.snoozed(lease(claim), delay=60 * SECOND))
         found = await row(store, claim)

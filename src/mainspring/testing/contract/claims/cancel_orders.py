@@ -76,8 +76,8 @@ class TestCancelOrder:
         assert (await hand.turn()).orders == ()
 
     @pytest.mark.parametrize("ack", ACKS)
-    async def test_every_ack_ends_it_as_cancelled(self, store: Store, ack: str) -> None:
-        """Whatever the ack says; the outcome of the attempt is stored in the attempts."""
+    async def test_every_ack_ends_an_ordered_job_as_cancelled(self, store: Store, ack: str) -> None:
+        """Whatever the outcome in the ack. The outcome is stored in the attempts."""
         hand, claim = await ordered(store)
         report = ACKS[ack](lease(claim))
         assert applied(await hand.turn(report))
@@ -86,7 +86,7 @@ class TestCancelOrder:
         assert set((await hand.turn(report)).already) == {(claim.id, claim.token)}
 
     @pytest.mark.parametrize("cause", [Outcome.LOST, Outcome.CRASHED])
-    async def test_a_rescue_ends_it_as_cancelled(self, store: Store, cause: Outcome) -> None:
+    async def test_a_rescue_ends_an_ordered_job_as_cancelled(self, store: Store, cause: Outcome) -> None:
         hand, claim = await ordered(store)
         said = await store.rescue(hand.name, hand.beats, cause)
         assert (said.cancelled, said.ready, said.dead) == ((claim.id,), (), ())
@@ -94,13 +94,13 @@ class TestCancelOrder:
         assert await outcomes(store, claim) == [cause]
 
     @pytest.mark.parametrize("cause", [Outcome.INTERRUPTED, Outcome.CRASHED])
-    async def test_a_retirement_ends_it_as_cancelled(self, store: Store, cause: Outcome) -> None:
+    async def test_a_retirement_ends_an_ordered_job_as_cancelled(self, store: Store, cause: Outcome) -> None:
         hand, claim = await ordered(store)
         said = await store.retire(hand.name, cause)
         assert said.cancelled == (claim.id,)
         assert await ending(store, claim) == (State.CANCELLED, Reason.BY_USER)
 
-    async def test_an_ack_of_a_retirement_ends_it_as_cancelled(self, store: Store) -> None:
+    async def test_an_ack_of_a_retirement_ends_an_ordered_job_as_cancelled(self, store: Store) -> None:
         hand, claim = await ordered(store)
         await store.retire(hand.name, Outcome.INTERRUPTED, [Ack.succeeded(lease(claim))])
         assert await ending(store, claim) == (State.CANCELLED, Reason.BY_USER)
@@ -159,7 +159,7 @@ class TestEarly:
         assert claim.early
 
     @pytest.mark.parametrize("cause", [Outcome.LOST, Outcome.CRASHED])
-    async def test_a_rescue_ends_it(self, store: Store, cause: Outcome) -> None:
+    async def test_a_rescue_ends_an_early_job(self, store: Store, cause: Outcome) -> None:
         """It began and must not begin again."""
         hand, claim = await running(store, job(early=True))
         said = await store.rescue(hand.name, hand.beats, cause)
@@ -167,7 +167,7 @@ class TestEarly:
         assert await ending(store, claim) == (State.DEAD, Reason.CRASHED)
 
     @pytest.mark.parametrize("cause", [Outcome.INTERRUPTED, Outcome.CRASHED])
-    async def test_a_retirement_ends_it(self, store: Store, cause: Outcome) -> None:
+    async def test_a_retirement_ends_an_early_job(self, store: Store, cause: Outcome) -> None:
         hand, claim = await running(store, job(early=True))
         said = await store.retire(hand.name, cause)
         assert said.dead == (claim.id,)

@@ -23,7 +23,7 @@ class TestClaimOrder:
         assert ids(await hand.take(3)) == ids([high, normal, low])
 
     async def test_equal_priority_goes_by_arrival(self, store: Store) -> None:
-        """By the store's order of arrival: the ids are the clients' and mean nothing."""
+        """By the store's order of arrival. The ids are made by clients and do not decide."""
         second, first = job(), job()
         await one(store, first)
         await one(store, second)
@@ -55,13 +55,13 @@ class TestClaimOrder:
         taken = ids(await here.take(2)) + ids(await there.take(2)) + ids(await here.take(2))
         assert len(taken) == len(set(taken)) == 3
 
-    async def test_no_more_than_wanted(self, store: Store) -> None:
+    async def test_a_turn_claims_no_more_than_wanted(self, store: Store) -> None:
         await put_in(store, *(job() for _ in range(5)))
         hand = await Hand(store).join()
         assert len(await hand.take(2)) == 2
         assert await hand.take(0) == ()
 
-    async def test_only_the_lanes_that_were_named(self, store: Store) -> None:
+    async def test_a_turn_claims_only_from_the_named_lanes(self, store: Store) -> None:
         other, kin = job(queue="other"), job(kind="async")
         wanted = job()
         await put_in(store, other, kin, wanted)
@@ -84,7 +84,7 @@ class TestClaimOrder:
         assert ids(claims) == ids(jobs[4:] + jobs[:4])
 
     async def test_limited_lanes_are_merged_with_their_base_lane(self, store: Store) -> None:
-        """A limit changes how many run, not whose turn it is."""
+        """A limit changes how many jobs run, and not their order."""
         gate = bucket("gate", 5)
         jobs = [job(), job(buckets=[gate]), job(), job(buckets=[gate]), job(priority=1, buckets=[gate])]
         await put_in(store, *jobs)
@@ -132,7 +132,7 @@ class TestClaimOrder:
 
 @pytest.mark.asyncio
 class TestOldest:
-    async def test_the_first_of_a_want_may_go_by_age_alone(self, store: Store) -> None:
+    async def test_the_first_claim_of_a_want_can_be_by_age(self, store: Store) -> None:
         """So the lowest priority never starves."""
         old, high, higher = job(priority=-100), job(priority=50), job(priority=100)
         await put_in(store, old, high, higher)

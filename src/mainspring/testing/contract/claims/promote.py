@@ -86,7 +86,7 @@ class TestPromote:
         await one(store, job(expires_in=20 * SECOND))
         assert (await store.promote()).next_due == now + 20 * SECOND
 
-    async def test_only_queues_that_got_work_are_named(self, store: Store, clock: MovableClock) -> None:
+    async def test_only_queues_with_promoted_jobs_are_named(self, store: Store, clock: MovableClock) -> None:
         await put_in(store, *(job(queue=queue, delay=SECOND) for queue in "ab"), job(queue="c", delay=60 * SECOND))
         clock.advance("2s")
         assert set((await store.promote()).queues) == {"a", "b"}
@@ -110,7 +110,7 @@ class TestPromote:
 @pytest.mark.asyncio
 class TestExpiry:
     async def test_a_waiting_job_past_its_time_is_cancelled(self, store: Store, clock: MovableClock) -> None:
-        """Ready, scheduled, retrying and blocked alike."""
+        """Ready, scheduled, retrying and blocked jobs."""
         parent = await one(store, job(queue="p"))
         ready = job(expires_in=5 * SECOND)
         later = job(expires_in=5 * SECOND, delay=60 * SECOND)
@@ -137,7 +137,7 @@ class TestExpiry:
         assert (await store.promote()).expired == 0
         assert await state(store, made) == State.READY
 
-    async def test_it_expires_in_slices(self, store: Store, clock: MovableClock) -> None:
+    async def test_jobs_expire_in_slices(self, store: Store, clock: MovableClock) -> None:
         await put_in(store, *(job(expires_in=SECOND) for _ in range(5)))
         clock.advance("2s")
         assert [(await store.promote(limit=2)).expired for _ in range(4)] == [2, 2, 1, 0]
@@ -151,7 +151,7 @@ class TestExpiry:
         assert await ending(store, child) == (State.CANCELLED, Reason.PARENT)
         assert await state(store, careless) == State.READY
 
-    async def test_due_and_expired_is_expired(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_job_that_is_due_and_expired_expires(self, store: Store, clock: MovableClock) -> None:
         made = await one(store, job(delay=SECOND, expires_in=2 * SECOND))
         clock.advance("3s")
         await store.promote()

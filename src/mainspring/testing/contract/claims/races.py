@@ -20,8 +20,8 @@ ROUNDS = 8
 
 @pytest.mark.asyncio
 class TestRaces:
-    async def test_two_acks_on_one_join(self, store: Store, second_store: Store) -> None:
-        """The last two parents end at the same instant: the join fires, once."""
+    async def test_two_acks_race_on_one_join(self, store: Store, second_store: Store) -> None:
+        """The last two parents end at the same instant: the child is released once."""
         here, there = await Hand(store).join(), await Hand(second_store).join()
         for _ in range(ROUNDS):
             left, right = job(queue="l"), job(queue="r")
@@ -74,8 +74,8 @@ class TestRaces:
             assert await state(store, made) == State.SUCCEEDED
             assert await hand.take(9) == ()
 
-    async def test_cancel_against_claim(self, store: Store, second_store: Store) -> None:
-        """Cancelled before it started, or running with an order: never running without one."""
+    async def test_cancel_races_a_claim(self, store: Store, second_store: Store) -> None:
+        """The job is cancelled before it started, or runs with an order: it never runs without one."""
         hand = await Hand(store).join()
         for _ in range(ROUNDS):
             made = await one(store)
@@ -87,8 +87,8 @@ class TestRaces:
                 assert applied(await hand.turn(Ack.succeeded(lease(claims[0]))))
             assert await state(store, made) == State.CANCELLED
 
-    async def test_cancel_against_ack(self, store: Store, second_store: Store) -> None:
-        """Cancelled, or it had succeeded and the cancel is refused."""
+    async def test_cancel_races_an_ack(self, store: Store, second_store: Store) -> None:
+        """The job is cancelled, or it had succeeded and the cancel is refused."""
         hand = await Hand(store).join()
         for _ in range(ROUNDS):
             made = await one(store)
@@ -96,8 +96,8 @@ class TestRaces:
             _, said = await asyncio.gather(hand.succeed(claim), second_store.act(Action.CANCEL, Query(ids=(made.id,))))
             assert (await state(store, made), bool(said.done)) in {(State.CANCELLED, True), (State.SUCCEEDED, False)}
 
-    async def test_beat_against_rescue(self, store: Store, second_store: Store) -> None:
-        """Either the beat counts and nothing is taken, or the reply says that the worker is lost."""
+    async def test_beat_races_a_rescue(self, store: Store, second_store: Store) -> None:
+        """Either the heartbeat counts and no job is taken, or the reply says that the worker is lost."""
         for _ in range(ROUNDS):
             hand = await Hand(store).join()
             made = await one(store, job(queue="b"))
@@ -108,8 +108,8 @@ class TestRaces:
             assert await state(store, made) == (State.RUNNING if alive else State.READY)
             await store.act(Action.CANCEL, Query(ids=(made.id,)))
 
-    async def test_ack_against_rescue(self, store: Store, second_store: Store) -> None:
-        """The job ends or is ready again; the reply tells the owner which."""
+    async def test_ack_races_a_rescue(self, store: Store, second_store: Store) -> None:
+        """The job ends or is ready again, and the reply says which."""
         for _ in range(ROUNDS):
             hand = await Hand(store).join()
             made = await one(store, job(queue="a"))
@@ -123,7 +123,7 @@ class TestRaces:
             }  # fmt: skip
             await store.act(Action.CANCEL, Query(ids=(made.id,)))
 
-    async def test_two_rescuers(self, store: Store, second_store: Store) -> None:
+    async def test_two_rescuers_race(self, store: Store, second_store: Store) -> None:
         for _ in range(ROUNDS):
             hand = await Hand(store).join()
             made = await one(store, job(queue="r", crashes=9))
@@ -135,14 +135,14 @@ class TestRaces:
             assert (await row(store, made)).crashes == 1
             await store.act(Action.CANCEL, Query(ids=(made.id,)))
 
-    async def test_the_same_batch_twice(self, store: Store, second_store: Store) -> None:
+    async def test_the_same_batch_sent_twice_races(self, store: Store, second_store: Store) -> None:
         """A first try that still runs on the server and its repeat."""
         for _ in range(ROUNDS):
             jobs = [job() for _ in range(5)]
             first, again = await asyncio.gather(put_in(store, *jobs), put_in(second_store, *jobs, retry=True))
             assert [one.created + two.created for one, two in zip(first, again, strict=True)] == [1] * 5
 
-    async def test_two_promoters(self, store: Store, second_store: Store) -> None:
+    async def test_two_promoters_race(self, store: Store, second_store: Store) -> None:
         for _ in range(ROUNDS):
             jobs = [job(queue="s") for _ in range(5)]
             await put_in(store, *jobs)

@@ -23,7 +23,7 @@ GPU_LANE = base_lane("q", GPU)
 @pytest.mark.asyncio
 class TestTerms:
     async def test_each_set_of_terms_has_its_own_lane(self, store: Store) -> None:
-        """Also where one begins like the other."""
+        """Also if one set is a prefix of the other."""
         jobs = [job(kind=on_terms("async", terms)) for terms in SETS]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -83,7 +83,7 @@ class TestTerms:
         assert (found.state, found.lane) == (State.READY, GPU_LANE)
 
     async def test_each_of_many_wants_gets_its_number_of_jobs(self, store: Store) -> None:
-        """As a worker asks that shares its claims by weight: one want for each queue."""
+        """A worker that shares its claims by weight sends one want for each queue."""
         await put_in(store, *(job(queue=queue, kind=PLAIN) for _ in range(9) for queue in ("a", "b", "c")))
         hand = await Hand(store, queues=("a", "b", "c")).join()
         wants = [Want((base_lane(queue, PLAIN),), n) for queue, n in (("a", 5), ("b", 3), ("c", 2))]

@@ -76,7 +76,7 @@ class TestClocks:
         assert (await hand.take_one()).id == made.id
 
     async def test_a_clock_that_leaps_rescues_no_job(self, store: Store, clock: MovableClock) -> None:
-        """Rescue goes by beat numbers; the time alone takes no job from its owner."""
+        """A rescue compares numbers of heartbeats. Time alone takes no job from its owner."""
         hand, claim = await running(store)
         clock.advance("240h")
         await store.promote()

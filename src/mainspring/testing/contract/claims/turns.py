@@ -43,7 +43,7 @@ def pairs(*claims: Claim) -> set[tuple[bytes, int]]:
 @pytest.mark.asyncio
 class TestTurnNumbers:
     async def test_a_repeat_returns_the_same_claims(self, store: Store) -> None:
-        """The reply was lost: the worker asks again and gets what it was given, nothing new."""
+        """The reply was lost: the worker asks again and gets the same claims and no others."""
         await put_in(store, *(job() for _ in range(5)))
         hand = await Hand(store).join()
         claims = await hand.take(2)
@@ -74,7 +74,7 @@ class TestTurnNumbers:
         assert (await row(store, claim), await store.attempts(claim.id)) == before
 
     async def test_a_repeat_leaves_out_claims_that_no_longer_run(self, store: Store) -> None:
-        """What was taken away meanwhile is not handed out again by the repeat."""
+        """A job that was taken away meanwhile is not handed out by the repeat."""
         await put_in(store, job(), job())
         hand = await Hand(store).join()
         first, second = await hand.take(2)
@@ -87,7 +87,7 @@ class TestTurnNumbers:
             assert ids((await hand.repeat()).claims) == [second.id]
 
     async def test_claims_of_an_unread_reply_are_returned_again(self, store: Store) -> None:
-        """A worker that goes on with the next number without having read the last reply."""
+        """The worker continues with the next number without having read the last reply."""
         await put_in(store, *(job() for _ in range(3)))
         hand = await Hand(store).join()
         unheard = await hand.take(2)
@@ -119,7 +119,7 @@ class TestTurnNumbers:
         assert found.turn == 2
 
     async def test_an_unknown_worker_is_lost(self, store: Store) -> None:
-        """Nothing is applied and nothing is handed out."""
+        """Nothing is applied and no job is claimed."""
         made = await one(store)
         said = await Hand(store).turn(wants=[Want((LANE,), 1)])
         assert said.lost
@@ -134,12 +134,12 @@ class TestTurnNumbers:
         assert said.claims == ()
         assert await state(store, claim) == State.READY
 
-    async def test_the_reply_tells_the_stores_time(self, store: Store, clock: MovableClock) -> None:
+    async def test_the_reply_has_the_time_of_the_store(self, store: Store, clock: MovableClock) -> None:
         hand = await Hand(store).join()
         clock.advance("3s")
         assert (await hand.turn()).now == clock.now_us()
 
-    async def test_a_worker_may_send_turns_through_any_client(self, store: Store, second_store: Store) -> None:
+    async def test_a_worker_can_send_turns_through_any_client(self, store: Store, second_store: Store) -> None:
         """A turn repeated through another connection is the same turn."""
         await put_in(store, job(), job())
         hand = await Hand(store).join()
@@ -157,7 +157,7 @@ class TestAcksAreCompared:
 
     @pytest.mark.parametrize("end", ["failed", "snoozed", "interrupted"])
     async def test_already_for_every_kind_of_ack(self, store: Store, end: str) -> None:
-        """The worker must be able to learn what became of a job that waits again."""
+        """The worker must learn the state of a job that waits again."""
         hand, claim = await running(store)
         ack = {
             "failed": Ack.failed(lease(claim), ERROR, retry_in=0),
@@ -200,7 +200,7 @@ class TestAcksAreCompared:
         assert (await hand.turn(Ack.succeeded(unknown))).stale == (unknown,)
 
     async def test_another_workers_lease_is_stale(self, store: Store) -> None:
-        """The right token in the wrong hands changes nothing."""
+        """The right token from another worker changes nothing."""
         _, claim = await running(store)
         thief = await Hand(store).join()
         before = await row(store, claim)
@@ -217,7 +217,7 @@ class TestAcksAreCompared:
         assert (set(said.stale), said.already) == (pairs(claim), ())
 
     async def test_a_late_owner_cannot_finish_a_retaken_job(self, store: Store) -> None:
-        """The job went round: same worker, older token. The newer attempt is untouched."""
+        """The same worker claimed the job again: its older token does not change the newer attempt."""
         hand, old = await running(store)
         await hand.turn(Ack.interrupted(lease(old)))
         new = await hand.take_one(f"{old.queue}/any")
@@ -228,7 +228,7 @@ class TestAcksAreCompared:
         await hand.succeed(new)
 
     async def test_an_owner_that_was_retired_is_stale_under_a_new_row(self, store: Store) -> None:
-        """Taken back by a retirement, then the same name comes again: its old lease is worth nothing."""
+        """A retirement took the job back, then a worker registered under the same name: its old lease is not valid."""
         hand, claim = await running(store)
         await store.retire(hand.name, Outcome.INTERRUPTED)
         await hand.join()
@@ -268,7 +268,7 @@ class TestAcksAreCompared:
 @pytest.mark.asyncio
 class TestUnstorable:
     async def test_an_unstorable_ack_does_not_affect_the_others(self, store: Store) -> None:
-        """A due time beyond what any store holds: that ack alone is refused, its job runs on."""
+        """The due time is beyond what any store holds: only that ack is refused, and its job runs on."""
         await put_in(store, job(), job(), job())
         hand = await Hand(store).join()
         first, bad, last = await hand.take(3)

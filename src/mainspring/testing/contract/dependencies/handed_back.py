@@ -54,7 +54,7 @@ class TestHandedBackAsRun:
     async def test_a_handed_back_run_waits_until_each_dependency_has_succeeded(
         self, store: Store, second_store: Store
     ) -> None:
-        """It was not tried: no attempt is used up, and its claim was no start of the schedule."""
+        """The job has not started: it uses no attempt, and its claim was no start of the schedule."""
         await after(store, "x", "a", "b")
         hand = await Hand(store).join()
         made = job()
@@ -70,8 +70,8 @@ class TestHandedBackAsRun:
         await hand.succeed(claim)
         assert await outcomes(store, made) == [Outcome.INTERRUPTED]
 
-    async def test_it_keeps_its_position_when_all_successes_are_recorded(self, store: Store) -> None:
-        """And it deletes the recorded successes, as the next start of the schedule."""
+    async def test_a_handed_back_run_keeps_its_position_when_all_successes_are_recorded(self, store: Store) -> None:
+        """It deletes the recorded successes, as the next start of the schedule."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         await succeeds(hand, "a")
@@ -99,7 +99,7 @@ class TestHandedBackAsRun:
 
     @pytest.mark.parametrize("waits", [True, False], ids=["released later", "released at once"])
     async def test_a_success_before_its_start_is_not_recorded(self, store: Store, waits: bool) -> None:
-        """Though it was claimed before: that was no start."""
+        """Although the job was claimed before: that claim was no start."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         if not waits:
@@ -175,7 +175,7 @@ class TestHandedBackAsRunInContext:
         assert [each.used for each in await store.buckets([gate, key])] == [1, 1]
 
     async def test_the_start_of_its_rate_is_given_back(self, store: Store) -> None:
-        """The attempt that never began has cost nothing."""
+        """The attempt that never began costs nothing."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         rate = bucket("rate", 1, per=60 * SECOND)
@@ -184,7 +184,7 @@ class TestHandedBackAsRunInContext:
         other = await one(store, job(buckets=[rate]))
         assert ids(await hand.take(9)) == [other.id]
 
-    async def test_a_cancel_order_ends_it(self, store: Store) -> None:
+    async def test_a_cancel_order_ends_a_handed_back_run(self, store: Store) -> None:
         await after(store, "x", "a")
         hand = await Hand(store).join()
         made = await one(store)
@@ -194,8 +194,8 @@ class TestHandedBackAsRunInContext:
         assert await ending(store, made) == (State.CANCELLED, Reason.BY_USER)
         assert await waiting(store) == []
 
-    async def test_cancel_expiry_and_delete_end_it(self, store: Store, clock: MovableClock) -> None:
-        """And then it holds back no other run."""
+    async def test_cancel_expiry_and_delete_end_a_handed_back_run(self, store: Store, clock: MovableClock) -> None:
+        """Afterwards it blocks no other run."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         cancelled, expired, deleted, last = job(), job(expires_in=SECOND), job(), job()
@@ -257,7 +257,7 @@ class TestHandedBackAsRunInContext:
         await succeeds(hand, "a")
         assert ids(await hand.take(9)) == [first.id]
 
-    async def test_removing_the_dependencies_releases_it(self, store: Store) -> None:
+    async def test_removing_the_dependencies_releases_a_handed_back_run(self, store: Store) -> None:
         await after(store, "x", "a")
         hand = await Hand(store).join()
         made = [job(), job()]

@@ -29,7 +29,7 @@ LANES = tuple(f"{name}/any" for name in NAMES)
 @pytest.mark.asyncio
 class TestDependencyRaces:
     async def test_an_enqueue_races_a_success(self, store: Store, second_store: Store) -> None:
-        """Whichever is first: it is released."""
+        """Whichever is first: the run is released."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         for _ in range(ROUNDS):

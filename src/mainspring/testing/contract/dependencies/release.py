@@ -98,7 +98,7 @@ class TestRelease:
             await hand.succeed(*claims)
 
     async def test_a_success_while_the_released_run_waits_is_not_recorded(self, store: Store) -> None:
-        """Its start is still to come: it will see that success."""
+        """Its start comes later and uses that success."""
         await after(store, "x", "a")
         first, second = await one(store, of("x")), await one(store, of("x"))
         hand = await Hand(store).join()

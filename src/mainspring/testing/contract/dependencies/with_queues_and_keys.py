@@ -82,7 +82,7 @@ class TestDependenciesAndQueues:
         await hand.take_one("x/any")
         assert await state(store, await one(store, of("x"))) == State.BLOCKED
 
-    async def test_a_dropped_run_holds_back_no_other(self, store: Store) -> None:
+    async def test_a_dropped_run_blocks_no_other(self, store: Store) -> None:
         await store.configure_queue("x", QueueSettings(max_depth=2, on_full="drop_oldest"))
         await after(store, "x", "a")
         jobs = [await one(store, of("x")) for _ in range(3)]

@@ -56,7 +56,7 @@ class TestDependenciesAndTimes:
         assert ids(await hand.take(9, "x/any")) == [made.id]
 
     async def test_the_end_of_a_parent_ends_a_waiting_run(self, store: Store) -> None:
-        """And then it holds back no other run. A run inserted as cancelled uses no recorded successes."""
+        """Afterwards it blocks no other run. A run inserted as cancelled uses no recorded successes."""
         await after(store, "x", "a")
         hand = await Hand(store).join()
         parent = await one(store, job(queue="p"))
@@ -123,8 +123,8 @@ class TestDependenciesAndTimes:
         await succeeds(await Hand(store).join(), "a")
         assert await state(store, second) == State.READY
 
-    async def test_an_expired_run_is_passed_over(self, store: Store, clock: MovableClock) -> None:
-        """Though no call has ended it yet: the recorded successes would be lost with it."""
+    async def test_an_expired_run_is_skipped(self, store: Store, clock: MovableClock) -> None:
+        """Although no call has ended it yet: the recorded successes would be lost with it."""
         await after(store, "x", "a")
         first, second = await one(store, of("x", expires_in=SECOND)), await one(store, of("x"))
         clock.advance("2s")
@@ -147,7 +147,7 @@ class TestDependenciesAndTimes:
         assert await state(store, await one(store, of("x"))) == State.READY
 
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.DELETE])
-    async def test_a_cancelled_run_holds_back_no_other(self, store: Store, action: Action) -> None:
+    async def test_a_cancelled_run_blocks_no_other(self, store: Store, action: Action) -> None:
         await after(store, "x", "a")
         jobs = [await one(store, of("x")) for _ in range(3)]
         await store.act(action, Query(ids=(jobs[0].id,)))

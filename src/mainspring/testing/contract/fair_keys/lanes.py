@@ -38,7 +38,7 @@ class TestFairLanes:
         assert Counter(keys(await hand.take(9))) == {"a": 3, "b": 6}
 
     async def test_a_fair_key_is_no_limit(self, store: Store) -> None:
-        """What is claimed ahead of a free slot may have one."""
+        """Jobs that are claimed ahead of a free slot can have a fair key."""
         await put_in(store, *some(5, "a"), *(job(fair=of("a"), buckets=[bucket("gate", 9)]) for _ in range(5)))
         hand = await Hand(store).join()
         said = await hand.turn(wants=[Want((LANE,), 10, 0, 2)])
@@ -51,7 +51,7 @@ class TestFairLanes:
         said = await hand.turn(wants=[Want((LANE,), 10, 0, 0)])
         assert Counter(keys(said.claims)) == {"a": 5, "b": 5}
 
-    async def test_cancelled_first_jobs_are_passed_over(self, store: Store) -> None:
+    async def test_cancelled_first_jobs_are_skipped(self, store: Store) -> None:
         jobs = some(6, "a")
         await put_in(store, *jobs, *some(6, "b"))
         await store.act(Action.CANCEL, Query(ids=tuple(ids(jobs[:3]))))
@@ -78,14 +78,14 @@ class TestFairLanes:
         await put_in(store, *some(10, "a"))
         assert 4 <= Counter(keys(await hand.take(10)))["a"] <= 6
 
-    async def test_expired_jobs_are_passed_over(self, store: Store, clock: MovableClock) -> None:
+    async def test_expired_jobs_are_skipped(self, store: Store, clock: MovableClock) -> None:
         await put_in(store, *(job(fair=of("a"), expires_in=SECOND, record=b"late") for _ in range(5)))
         await put_in(store, *some(5, "a"), *some(5, "b"))
         clock.advance("2s")
         hand = await Hand(store).join()
         assert Counter(keys(await hand.take(6))) == {"a": 3, "b": 3}
 
-    async def test_a_retry_comes_back_to_its_key(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_retried_job_keeps_its_fair_key(self, store: Store, clock: MovableClock) -> None:
         (made,) = some(1, "a")
         await put_in(store, made)
         hand = await Hand(store).join()
@@ -96,7 +96,7 @@ class TestFairLanes:
         await store.promote()
         assert made.id in ids(await hand.take(2))
 
-    async def test_it_is_retried_by_hand_under_its_key(self, store: Store) -> None:
+    async def test_a_job_retried_by_hand_keeps_its_fair_key(self, store: Store) -> None:
         (made,) = some(1, "a")
         await put_in(store, made)
         hand = await Hand(store).join()
@@ -136,7 +136,7 @@ class TestFairLanes:
         assert (await hand.take_one()).id == jobs[4].id
         assert Counter(keys(await hand.take(8))) == {"a": 4, "b": 4}
 
-    async def test_a_paused_queue_hands_out_none(self, store: Store) -> None:
+    async def test_a_paused_queue_hands_out_no_fair_job(self, store: Store) -> None:
         await put_in(store, *some(5, "a"))
         hand = await Hand(store).join()
         await store.set_queue_mode(["q"], QueueMode.PAUSED)
@@ -144,7 +144,7 @@ class TestFairLanes:
         await store.set_queue_mode(["q"], QueueMode.OPEN)
         assert len(await hand.take(9)) == 5
 
-    async def test_a_limit_by_the_same_key_holds_too(self, store: Store) -> None:
+    async def test_a_limit_by_the_same_key_applies_too(self, store: Store) -> None:
         await store.declare_limits([Limit(name="tenant", size=2)])
         for key in "abc":
             room = [bucket("tenant", 2, key=key)] if key != "c" else []
@@ -175,7 +175,7 @@ class TestFairLanes:
         await hand.succeed(*claims)
         assert keys(await hand.take(9)) == ["a"]
 
-    async def test_rates_hold_too(self, store: Store, clock: MovableClock) -> None:
+    async def test_rates_apply_too(self, store: Store, clock: MovableClock) -> None:
         rate = bucket("rate", 2, key="a", per=SECOND)
         await put_in(store, *(job(fair=of("a"), buckets=[rate], record=b"a") for _ in range(9)), *some(20, "b"))
         hand = await Hand(store).join()
@@ -200,7 +200,7 @@ class TestFairLanes:
         made = await one(store, job(fair=of("acme", 5)))
         assert (await row(store, made)).lane == "q/any#*=5*acme"
 
-    async def test_fair_jobs_wake_and_wait_like_any_job(self, store: Store, clock: MovableClock) -> None:
+    async def test_fair_jobs_wake_listeners_and_wait_like_other_jobs(self, store: Store, clock: MovableClock) -> None:
         later = job(fair=of("a"), delay=MINUTE)
         child = job(fair=of("b"), after=[later])
         await put_in(store, later, child)

@@ -53,7 +53,7 @@ class TestFairQueues:
         hand = await Hand(store).join()
         assert ids(await hand.take(9)) == ids([*reversed(newer), *older])
 
-    async def test_the_limit_of_the_queue_holds(self, store: Store) -> None:
+    async def test_the_limit_of_the_queue_applies(self, store: Store) -> None:
         await store.declare_limits([Limit(name="gate", size=4)])
         await store.configure_queue("q", QueueSettings(limits=(("gate", 1),)))
         await put_in(store, *some(20, "a"), *some(20, "b"))

@@ -116,7 +116,9 @@ class TestFairShares:
         assert 19 <= got["idle"] <= 21
 
     async def test_a_key_that_returns_often_gets_no_more_than_its_share(self, store: Store) -> None:
-        """One that never has more than one job, enqueued as soon as the last was claimed, among ten with a backlog."""
+        """The key never has more than one job, enqueued as soon as the last was claimed, among ten keys with a
+        backlog.
+        """
         for n in range(10):
             await put_in(store, *some(60, n, 1 + n / 10))
         hand = await Hand(store).join()
@@ -158,7 +160,7 @@ class TestFairShares:
         assert 19 <= got["other"] <= 21, got
 
     async def test_a_key_in_lanes_that_no_worker_asked_for_gets_no_credit(self, store: Store) -> None:
-        """Of a kind of slot that was not free, for instance."""
+        """For example, lanes of a kind of slot that was not free."""
         await put_in(store, *(job(kind="async", fair=of("a"), record=b"a") for _ in range(100)))
         await put_in(store, *(job(kind="thread", fair=of("b"), record=b"b") for _ in range(40)))
         hand = await Hand(store).join()
@@ -166,7 +168,7 @@ class TestFairShares:
         assert 9 <= Counter(keys(await hand.take(20, "q/async", "q/thread")))["b"] <= 11
 
     async def test_queues_share_separately(self, store: Store) -> None:
-        """What one queue has handed out is nothing to the keys of another."""
+        """Claims of one queue do not count for the keys of another."""
         await put_in(store, *some(50, "a"))
         hand = await Hand(store).join()
         await hand.take(50)
@@ -189,7 +191,7 @@ class TestFairShares:
         for _ in range(4):
             assert Counter(keys(await hand.take(10))) == {"a": 5, "b": 5}
 
-    async def test_what_higher_priorities_get_does_not_change_the_shares_below(self, store: Store) -> None:
+    async def test_claims_of_higher_priorities_do_not_change_the_shares_below(self, store: Store) -> None:
         await put_in(store, *some(200, "a", 4), *some(200, "b"))
         hand = await Hand(store).join()
         found: list[str] = []

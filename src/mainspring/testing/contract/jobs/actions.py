@@ -125,7 +125,7 @@ class TestRetryByHand:
         hand = await Hand(store).join()
         assert (await hand.take_one()).id == made.id
 
-    async def test_limits_hold_in_the_new_epoch(self, store: Store) -> None:
+    async def test_limits_apply_in_the_new_epoch(self, store: Store) -> None:
         gate = bucket("gate", 1)
         first, second = job(buckets=[gate]), job(buckets=[gate])
         await put_in(store, first, second)
@@ -151,7 +151,7 @@ class TestRunNow:
         await do(store, Action.RUN_NOW, claim.id)
         assert (await hand.take_one(f"{claim.queue}/any")).attempt == 2
 
-    async def test_it_is_not_promoted_again(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_job_that_was_run_now_is_not_promoted_again(self, store: Store, clock: MovableClock) -> None:
         made = await one(store, job(delay=SECOND))
         await do(store, Action.RUN_NOW, made)
         clock.advance("2s")
@@ -200,7 +200,7 @@ class TestDelete:
         assert await store.attempts(claim.id) == []
 
     async def test_a_repeated_ack_of_a_deleted_job_is_answered(self, store: Store) -> None:
-        """The row that would give ``already`` is deleted: the ack is stale and brings nothing back."""
+        """The row that would give ``already`` is deleted: the ack is stale and restores nothing."""
         hand, claim = await running(store)
         await hand.succeed(claim)
         await do(store, Action.DELETE, claim.id)
@@ -281,13 +281,13 @@ class TestActionsInSlices:
         done = await in_slices(store, action, Query.where(queues=["q"]), priority=9)
         assert set(done) == set(ids(jobs))
 
-    async def test_run_now(self, store: Store) -> None:
+    async def test_run_now_in_slices(self, store: Store) -> None:
         jobs = [job(delay=SECOND) for _ in range(5)]
         await put_in(store, *jobs)
         done = await in_slices(store, Action.RUN_NOW, Query.where(queues=["q"]))
         assert sorted(done) == sorted(ids(jobs))
 
-    async def test_retry(self, store: Store) -> None:
+    async def test_retry_in_slices(self, store: Store) -> None:
         jobs = [job() for _ in range(5)]
         await put_in(store, *jobs)
         hand = await Hand(store).join()

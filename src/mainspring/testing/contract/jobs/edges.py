@@ -111,7 +111,7 @@ class TestJoin:
         assert await state(store, join) == State.READY
 
     async def test_both_parents_in_one_turn(self, store: Store) -> None:
-        """Decremented in aggregate."""
+        """The count of open parents is reduced once by two."""
         left, right = job(), job()
         join = job(after=[left, right])
         await put_in(store, left, right, join)
@@ -153,7 +153,7 @@ class TestJoin:
         assert await state(store, child) == State.BLOCKED
 
     @pytest.mark.parametrize("end", BAD_ENDS)
-    async def test_a_bad_end_cancels_the_child(self, store: Store, end: str) -> None:
+    async def test_a_failed_parent_cancels_the_child(self, store: Store, end: str) -> None:
         parent = job(crashes=1)
         child, waits_too = job(after=[parent]), await one(store, job(queue="other"))
         join = job(after=[parent, waits_too])
@@ -174,7 +174,7 @@ class TestJoin:
         assert (found.state, found.deps) == (State.READY, 0)
 
     async def test_mixed_policies_of_one_join(self, store: Store) -> None:
-        """The careless edge lets a death pass, the strict one still waits."""
+        """The edge with policy ignore lets a dead parent pass, and the strict edge still waits."""
         careless, strict = job(), job()
         join = job(after=[ignoring(careless), strict])
         await put_in(store, careless, strict, join)
@@ -185,8 +185,8 @@ class TestJoin:
         await hand.succeed(second)
         assert await state(store, join) == State.READY
 
-    async def test_a_bad_end_cancels_the_whole_chain(self, store: Store) -> None:
-        """A cancelled child is an end for its own children, in the same step."""
+    async def test_a_failed_parent_cancels_the_whole_chain(self, store: Store) -> None:
+        """A cancelled child is the end for its own children, in the same step."""
         jobs = [job()]
         for _ in range(20):
             jobs.append(job(after=[jobs[-1]]))
@@ -316,7 +316,7 @@ class TestEdgesAndActs:
         assert await state(store, sibling) == State.READY
 
     async def test_a_child_retried_by_hand_does_not_wait_for_its_parents(self, store: Store) -> None:
-        """It was cancelled while it waited and is wanted now: the parent's later death does not end it."""
+        """It was cancelled while it waited and was retried: the later death of the parent does not end it."""
         parent = job()
         child = job(after=[parent])
         await put_in(store, parent, child)

@@ -61,18 +61,18 @@ class TestEnqueue:
         hand = await Hand(store).join()
         assert ids(await hand.take(5)) == ids(jobs)
 
-    async def test_a_delay_makes_it_scheduled(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_delay_makes_a_job_scheduled(self, store: Store, clock: MovableClock) -> None:
         """The delay counts from the store's now."""
         made = await one(store, job(delay=30 * SECOND))
         found = await row(store, made)
         assert (found.state, found.due) == (State.SCHEDULED, clock.now_us() + 30 * SECOND)
 
-    async def test_a_run_at_in_the_future_makes_it_scheduled(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_run_at_in_the_future_makes_a_job_scheduled(self, store: Store, clock: MovableClock) -> None:
         made = await one(store, job(run_at=clock.now_us() + SECOND))
         found = await row(store, made)
         assert (found.state, found.due) == (State.SCHEDULED, clock.now_us() + SECOND)
 
-    async def test_a_run_at_in_the_past_makes_it_ready(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_run_at_in_the_past_makes_a_job_ready(self, store: Store, clock: MovableClock) -> None:
         made = await one(store, job(run_at=clock.now_us() - SECOND))
         assert await state(store, made) == State.READY
 
@@ -99,8 +99,10 @@ class TestEnqueue:
         assert ids(await hand.take(50)) == ids([*jobs[10:30:3], *new])
 
     @pytest.mark.parametrize("delay", [0, SECOND])
-    async def test_jobs_with_equal_options_all_get_them(self, store: Store, clock: MovableClock, delay: int) -> None:
-        """A store may write once what they have in common; an odd one among them has its own."""
+    async def test_every_job_with_equal_options_gets_the_options(
+        self, store: Store, clock: MovableClock, delay: int
+    ) -> None:
+        """A store can write common options once. A job with other options among them keeps its own."""
         alike = partial(job, task="t", queue="mine", kind="async", priority=7, crashes=5, early=True, delay=delay)
         jobs = [alike(record=b"%d" % n) for n in range(4)]
         odd = job(id=jobs[1].id, queue="q", delay=2 * SECOND, expires_in=HOUR, record=b"odd")
@@ -133,13 +135,13 @@ class TestEnqueue:
         assert await put_in(store) == []
 
     async def test_a_batch_sent_twice_is_inserted_once(self, store: Store) -> None:
-        """Also without the retry flag, while the job is live; the first one's options stay."""
+        """Also without the retry flag, while the job is live. The options of the first batch are kept."""
         made = await one(store, job(priority=1))
         again = job(id=made.id, priority=2)
         assert await put_in(store, again) == [Enqueued(made.id, False)]
         assert (await row(store, made)).priority == 1
 
-    async def test_retry_inserts_only_what_is_missing(self, store: Store) -> None:
+    async def test_retry_inserts_only_the_missing_jobs(self, store: Store) -> None:
         first, second = job(), job()
         batch = new_id().bytes
         await store.enqueue(Batch(id=batch, jobs=(first,)))
@@ -152,7 +154,7 @@ class TestEnqueue:
         assert await state(store, claim) == State.RUNNING
 
     async def test_retry_finds_a_finished_job(self, store: Store) -> None:
-        """Arrived, claimed and finished before the repeat came: it must not run twice."""
+        """The first try arrived, and its job was claimed and finished before the repeat came: it must not run twice."""
         hand, claim = await running(store)
         await hand.succeed(claim)
         assert await put_in(store, job(id=claim.id), retry=True) == [Enqueued(claim.id, False)]
@@ -171,7 +173,7 @@ class TestEnqueue:
         assert await state(store, claim) == State.CANCELLED
 
     async def test_a_delayed_first_try_acts_as_a_retry(self, store: Store) -> None:
-        """The repeat came first, its job was run and ended meanwhile; also by the blocking twin."""
+        """The repeat came first, and its job was run and ended meanwhile. Also with the blocking enqueue."""
         made, more = job(), job()
         batch = Batch(id=new_id().bytes, jobs=(made, more))
         said = await store.enqueue(replace(batch, retry=True))

@@ -123,7 +123,7 @@ DOORS: dict[str, tuple[State, Door]] = {
 class TestFollowUpsOfEveryEnd:
     @pytest.mark.parametrize("door", DOORS)
     async def test_every_end_inserts_its_follow_up_job(self, store: Store, clock: MovableClock, door: str) -> None:
-        """The one for this end, and no other."""
+        """Only the follow-up for this end."""
         end, go = DOORS[door]
         made = await go(store, clock)
         assert await state(store, made) == end

@@ -171,7 +171,7 @@ class TestFollowUps:
         assert await followers(store, made) == [State.SUCCEEDED]
         assert len(await hand.take(9, "succeeded/any")) == (mode is QueueMode.DRAINING)
 
-    async def test_a_repeated_enqueue_stores_them_once(self, store: Store) -> None:
+    async def test_a_repeated_enqueue_stores_follow_ups_once(self, store: Store) -> None:
         """The reply was lost."""
         made = followed()
         batch = Batch(id=new_id().bytes, jobs=(made, job(queue="x")))
@@ -182,7 +182,7 @@ class TestFollowUps:
         assert await followers(store, made) == [State.SUCCEEDED]
 
     async def test_follow_ups_of_a_job_with_parents_and_limits(self, store: Store) -> None:
-        """Its own, not the follow-up's."""
+        """The limits are those of the job and not of the follow-up."""
         parent = await one(store, job(queue="p"))
         made = msgspec.structs.replace(followed(after=(Edge(parent.id),)), buckets=(bucket("gate", 1),))
         await put_in(store, made)
@@ -210,7 +210,7 @@ class TestFollowUps:
         assert await state(store, child) == State.READY
 
     async def test_two_concurrent_ends_make_one_follow_up(self, store: Store, second_store: Store) -> None:
-        """An ack against a rescue: the job ends once or goes back, its follow-up is made once or not."""
+        """An ack races a rescue: the job ends once or goes back, and its follow-up is made once or not at all."""
         for _ in range(8):
             made = followed()
             hand, claim = await running(store, made)
@@ -226,7 +226,7 @@ class TestFollowUps:
 class TestRefusedFollowUps:
     @pytest.mark.parametrize("what", ["unique", "parents", "limits", "follow-ups", "no end", "no room"])
     async def test_options_that_a_follow_up_cannot_have_are_refused(self, store: Store, what: str) -> None:
-        """Refused with the whole batch, not found out at the end."""
+        """The enqueue refuses the whole batch. Otherwise the error would appear at the end of the job."""
         plain, own, parent = job(), new_id().bytes, await one(store)
         place = derived_id(own, b"then")
         wrong = {
@@ -261,8 +261,8 @@ class TestRefusedFollowUps:
     """By name: a follow-up job at the limit, and one beyond it."""
 
     @pytest.mark.parametrize("what", LIMITS)
-    async def test_one_beyond_a_limit_is_refused_at_the_enqueue(self, store: Store, what: str) -> None:
-        """The store could not insert it later, which would keep its job from ending."""
+    async def test_a_follow_up_beyond_a_limit_is_refused_at_the_enqueue(self, store: Store, what: str) -> None:
+        """The store could not insert it later, so its job could not end."""
         plain, own = job(), new_id().bytes
         beyond = msgspec.structs.replace(job(id=derived_id(own)), **self.LIMITS[what][1])
         with pytest.raises(StoreConflict):
@@ -270,7 +270,7 @@ class TestRefusedFollowUps:
         assert await gone(store, plain)
 
     @pytest.mark.parametrize("what", LIMITS)
-    async def test_one_at_a_limit_is_inserted(self, store: Store, what: str) -> None:
+    async def test_a_follow_up_at_a_limit_is_inserted(self, store: Store, what: str) -> None:
         own = new_id().bytes
         wanted = msgspec.structs.replace(job(id=derived_id(own)), **self.LIMITS[what][0])
         hand, claim = await running(store, job(id=own, follows=[FollowUp(State.DEAD, wanted)]))

@@ -21,7 +21,7 @@ __all__ = ["TestKeep"]
 class TestKeep:
     @pytest.mark.parametrize("end", ["succeeded", "cancelled"])
     async def test_keep_deletes_a_job_earlier_than_retention(self, store: Store, clock: MovableClock, end: str) -> None:
-        """By its own keep alone, even if it is young."""
+        """By its own ``keep`` alone, even if it is young."""
         hand, claim = await running(store, job(keep=HOUR // 2))
         await hand.turn(Ack.cancelled(lease(claim)) if end == "cancelled" else Ack.succeeded(lease(claim)))
         clock.advance("29m")
@@ -71,8 +71,10 @@ class TestKeep:
         assert await store.prune(RULES) == 1
 
     @pytest.mark.parametrize("keep", [None, 0])
-    async def test_a_job_with_a_running_window_stays(self, store: Store, clock: MovableClock, keep: int | None) -> None:
-        """So a second enqueue is answered with a job that can be read."""
+    async def test_a_job_with_a_running_window_is_kept(
+        self, store: Store, clock: MovableClock, keep: int | None
+    ) -> None:
+        """So a second enqueue gets a job that can be read."""
         key = UniqueKey(b"k" * 16, window=50 * HOUR)
         (claim,) = await finished(store, unique=key, keep=keep)
         clock.advance("49h")
@@ -93,7 +95,7 @@ class TestKeep:
     async def test_a_running_window_does_not_stop_pruning_of_other_jobs(
         self, store: Store, clock: MovableClock
     ) -> None:
-        """The oldest stay, what is behind them goes, also in slices."""
+        """The oldest jobs are kept and later jobs are deleted, also in slices."""
         for n in range(3):
             await finished(store, unique=UniqueKey(bytes([n]) * 16, window=50 * HOUR))
         clock.advance("1m")

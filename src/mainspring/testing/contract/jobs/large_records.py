@@ -52,7 +52,7 @@ class TestLargeRecords:
         assert ids(claims) == ids(jobs)
 
     async def test_claims_of_an_unread_reply_arrive_whole(self, store: Store) -> None:
-        """After trouble a worker sends all its leases; the claims that it never received arrive whole."""
+        """After an outage a worker sends all its leases. The claims that it never received arrive whole."""
         known, unknown = job(record=b"k" * 300_000), job(record=b"u" * 300_000)
         await put_in(store, known)
         hand = await Hand(store).join()

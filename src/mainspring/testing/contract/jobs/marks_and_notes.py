@@ -36,7 +36,7 @@ async def marked(store: Store, *marks: str) -> list[bytes]:
 @pytest.mark.asyncio
 class TestMarks:
     async def test_a_job_is_found_by_its_marks(self, store: Store) -> None:
-        """In bulk, alone, and with something that takes the longer way in."""
+        """Inserted in bulk, alone, and with an option that takes the slow path."""
         first, second, third = job(marks=["red", "^p"]), job(marks=["red"]), job()
         await put_in(store, first, second, third)
         fourth = await one(store, job(marks=["red"], after=[third]))
@@ -56,7 +56,7 @@ class TestMarks:
         assert await marked(store, "red") == sorted(ids(jobs))
 
     async def test_marks_are_deleted_with_the_job(self, store: Store, clock: MovableClock) -> None:
-        """Deleted or pruned: the id that comes again has only the marks that it brings."""
+        """Deleted or pruned: a new job with the same id has only its own marks."""
         waiting, ended = job(marks=["red"]), job(marks=["red"], queue="b")
         await put_in(store, waiting, ended)
         hand = await Hand(store).join()
@@ -121,7 +121,7 @@ class TestKeepOfEveryEnd:
         assert await state(store, kept) == State.SUCCEEDED
 
     async def test_a_dead_job_ignores_keep(self, store: Store, clock: MovableClock) -> None:
-        """Until retention lets it go; and after a retry its keep counts again."""
+        """Retention decides. After a retry its ``keep`` counts again."""
         hand, claim = await running(store, made := job(keep=10 * SECOND))
         await hand.kill(claim)
         clock.advance("1m")
@@ -214,8 +214,8 @@ class TestNotes:
 
 @pytest.mark.asyncio
 class TestExpiredIds:
-    async def test_a_promotion_names_what_expired(self, store: Store, clock: MovableClock) -> None:
-        """Not what ended with it, and not what ended before."""
+    async def test_a_promotion_names_the_expired_jobs(self, store: Store, clock: MovableClock) -> None:
+        """Neither the jobs that ended with them nor the jobs that ended before."""
         parent, other = job(expires_in=SECOND), job(expires_in=SECOND)
         child, gone_before = job(after=[parent]), job(expires_in=SECOND)
         await put_in(store, parent, other, child, gone_before)

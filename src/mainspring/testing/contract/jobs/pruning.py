@@ -91,7 +91,7 @@ class TestPrune:
         assert await store.prune(RULES) == 0
 
     async def test_dead_jobs_are_kept_longer(self, store: Store, clock: MovableClock) -> None:
-        """Neither the age of the others nor their number touches a dead letter."""
+        """Neither the age nor the number of other jobs affects a dead job."""
         hand, dead = await running(store)
         await hand.kill(dead)
         await finished(store, 5)
@@ -103,7 +103,7 @@ class TestPrune:
         assert await gone(store, dead)
 
     async def test_dead_jobs_are_pruned_by_number(self, store: Store, clock: MovableClock) -> None:
-        """The oldest first, but none of the young; the others do not count."""
+        """The oldest first, but no young job. Other jobs do not count."""
         dead = []
         for _ in range(4):
             dead.append(await died(store))
@@ -146,7 +146,7 @@ class TestPrune:
         assert await store.logs(claim.id) == []
 
     async def test_nothing_of_a_pruned_job_is_left(self, store: Store, clock: MovableClock) -> None:
-        """A job that comes back under its id has no mark, stream, progress, follow-up job or key of the old."""
+        """A new job with the same id has no mark, stream, progress, follow-up job or key of the old job."""
         first, second = (FollowUp(State.SUCCEEDED, job(id=bytes([n]) * 14 + b"\0\0")) for n in (1, 2))
         old = job(queue="own", marks=["m"], unique=UniqueKey(b"k" * 16), follows=[first, second])
         hand, claim = await running(store, old)
@@ -210,7 +210,9 @@ class TestPrune:
     async def test_the_current_retention_decides(
         self, store: Store, clock: MovableClock, make: Callable[..., Awaitable[Claim]]
     ) -> None:
-        """It may have become longer while a window held the job, which then keeps no other from going."""
+        """Retention may have become longer while a window held the job. Such a job does not stop the pruning of
+        others.
+        """
         held = await make(store, unique=UniqueKey(b"k" * 16, 30 * HOUR))
         clock.advance("21h")
         assert await store.prune(RULES) == 0

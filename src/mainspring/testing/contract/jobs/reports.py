@@ -74,7 +74,7 @@ class TestReports:
         assert [(line.n, line.text) for line in await store.logs(claim.id, 5)] == [(6, "line 0")]
 
     async def test_line_numbers_continue_over_attempts_and_epochs(self, store: Store) -> None:
-        """A retry by hand takes the progress away and leaves the log."""
+        """A retry by hand deletes the progress and keeps the log."""
         hand, claim = await running(store)
         await store.report(hand.name, [report(claim, b"50", lines=2)])
         await hand.kill(claim)
@@ -98,7 +98,7 @@ class TestReports:
         assert await store.logs(claim.id) == []
 
     async def test_a_rescued_attempt_is_refused(self, store: Store) -> None:
-        """The late owner can change neither progress nor log of the job that was retaken."""
+        """The earlier owner can change neither progress nor log of the rescued job."""
         old, claim = await running(store)
         await store.rescue(old.name, old.beats, Outcome.LOST)
         new = await Hand(store).join()
@@ -129,7 +129,7 @@ class TestReports:
         assert await store.logs(claim.id) == []
 
     async def test_a_report_is_no_heartbeat(self, store: Store) -> None:
-        """Only beats count against a rescue."""
+        """Only heartbeats count against a rescue."""
         hand, claim = await running(store)
         seen = hand.beats
         await store.report(hand.name, [report(claim)])

@@ -62,7 +62,7 @@ class TestStreamItems:
         assert await store.items(claim.id) == [(1, b"x")]
 
     async def test_items_without_a_valid_lease_are_refused(self, store: Store) -> None:
-        """Neither by another worker, nor by the late owner, nor after the end."""
+        """Neither of another worker, nor of the earlier owner, nor after the end."""
         old, claim = await running(store)
         thief = await Hand(store).join()
         assert not await send(thief, claim, (1, b"thief"))

@@ -131,21 +131,25 @@ def pairs(actions: list[Action]) -> list[tuple[State, Action]]:
 @pytest.mark.asyncio
 class TestTransitions:
     @pytest.mark.parametrize(("state", "action"), pairs([action for action in Action if action not in BY_HAND]))
-    async def test_as_the_table_says(self, store: Store, clock: MovableClock, state: State, action: Action) -> None:
+    async def test_a_transition_of_a_worker_follows_the_table(
+        self, store: Store, clock: MovableClock, state: State, action: Action
+    ) -> None:
         await try_pair(store, clock, state, action)
 
 
 @pytest.mark.asyncio
 class TestActionsOfUsers:
     @pytest.mark.parametrize(("state", "action"), pairs(list(BY_HAND)))
-    async def test_as_the_table_says(self, store: Store, clock: MovableClock, state: State, action: Action) -> None:
+    async def test_an_action_of_a_user_follows_the_table(
+        self, store: Store, clock: MovableClock, state: State, action: Action
+    ) -> None:
         await try_pair(store, clock, state, action)
 
     @pytest.mark.parametrize(("state", "action"), pairs([*BY_HAND, Action.CANCEL]))
     async def test_the_reply_names_changed_and_refused_jobs(
         self, store: Store, clock: MovableClock, state: State, action: Action
     ) -> None:
-        """``done`` where the table has the step, else ``refused`` with the state that stood in the way."""
+        """``done`` where the table has the step, otherwise ``refused`` with the state of the job."""
         scene = await arrange(store, clock, state, action)
         said = await store.act(action, Query(ids=(scene.job.id,)))
         if state in sources(action):

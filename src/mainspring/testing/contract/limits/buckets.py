@@ -50,7 +50,7 @@ class TestBuckets:
         made = await one(store, job(buckets=[bucket("tenant:7", 1), bucket("gate", 2)]))
         assert (await row(store, made)).lane == limited_lane(LANE, [bucket("gate", 2), bucket("tenant:7", 1)])
 
-    async def test_no_more_than_its_size_run(self, store: Store, second_store: Store) -> None:
+    async def test_no_more_jobs_than_the_size_run(self, store: Store, second_store: Store) -> None:
         """Over one turn, over turns and over workers."""
         await put_in(store, *(job(buckets=[GATE]) for _ in range(6)))
         first, second = await Hand(store).join(), await Hand(second_store).join()
@@ -90,7 +90,7 @@ class TestBuckets:
 
     @pytest.mark.parametrize("door", EXITS)
     async def test_every_end_of_an_attempt_frees_its_capacity(self, store: Store, door: str) -> None:
-        """And frees it once: the limit is exact afterwards, not one more and not one less."""
+        """Exactly once: afterwards the limit admits not one job more and not one less."""
         hand = await Hand(store).join()
         leaving = await one(store, job(buckets=[GATE]))
         claim = await hand.take_one()

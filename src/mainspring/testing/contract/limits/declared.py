@@ -54,7 +54,7 @@ class TestDeclaredLimits:
         await one(store, job(buckets=[bucket("gate", 9)]))
         assert await store.limits() == [LimitRow(limit=Limit(name="gate", size=2))]
 
-    async def test_the_last_declaration_holds(self, store: Store, second_store: Store) -> None:
+    async def test_the_last_declaration_applies(self, store: Store, second_store: Store) -> None:
         await store.declare_limits([Limit(name="b", size=2), Limit(name="a", kind="rate", size=5, per=SECOND)])
         await second_store.declare_limits([Limit(name="b", size=3)])
         assert [each.limit for each in await store.limits()] == [
@@ -62,7 +62,7 @@ class TestDeclaredLimits:
             Limit(name="b", size=3),
         ]
 
-    async def test_a_larger_size_holds_from_the_next_claim_on(self, store: Store, second_store: Store) -> None:
+    async def test_a_larger_size_applies_from_the_next_claim_on(self, store: Store, second_store: Store) -> None:
         await put_in(store, *(job(buckets=[bucket("gate", 1)]) for _ in range(5)))
         hand = await Hand(store).join()
         assert len(await hand.take(9)) == 1
@@ -129,7 +129,7 @@ class TestDeclaredLimits:
 
     @pytest.mark.parametrize("per", [0, SECOND], ids=["concurrency", "rate"])
     async def test_a_turn_names_the_queues_that_a_limit_held_back(self, store: Store, per: int) -> None:
-        """So that a worker does not take a queue for empty while a limit holds its jobs back."""
+        """So a worker does not take a queue for empty while a limit blocks its jobs."""
         gate = bucket("gate", 2, per=per)
         await put_in(store, *(job(queue=queue, buckets=[gate]) for queue in ("a", "b", "b")), job(queue="c"))
         await put_in(store, job(queue="d", buckets=[bucket("key", 1, key="7")]))
@@ -193,7 +193,7 @@ class TestKeyedLanes:
     async def test_oldest_finds_a_job_behind_one_that_left_the_lane(
         self, store: Store, clock: MovableClock, door: str
     ) -> None:
-        """The lane of the one that left has a younger job, and is not before the others any more."""
+        """The lane of the job that left has a younger job and does not come first any more."""
         await one(store, job(queue="own", buckets=[tenant(7)]))
         hand = await Hand(store).join()
         claim = await hand.take_one("own/any")
@@ -245,7 +245,7 @@ class TestKeyedLanes:
     @pytest.mark.parametrize("door", ["ack", "rescue", "retire"])
     @pytest.mark.parametrize("key", ["", "1"], ids=["gate", "key"])
     async def test_freed_capacity_wakes_listeners(self, store: Store, second_store: Store, door: str, key: str) -> None:
-        """Of every queue in which something waits for it."""
+        """Of every queue with a job that waits for the capacity."""
         await put_in(store, *(job(queue=queue, buckets=[bucket("tenant", 1, key=key)]) for queue in "qab"))
         hand, other = await Hand(store).join(), await Hand(second_store).join()
         claim = await hand.take_one()
@@ -267,7 +267,7 @@ class TestKeyedLanes:
             listener.close()
 
     async def test_capacity_that_one_key_cannot_use_goes_to_the_next(self, store: Store) -> None:
-        """Two keyed limits: the first job that waits for the free capacity is held back by the other limit."""
+        """Two keyed limits: the first job that waits for the free capacity is blocked by the other limit."""
         region, full = bucket("region", 1, key="r"), bucket("tenant", 1, key="full")
         holding, first = job(buckets=[region]), job(buckets=[full])
         stuck = [job(buckets=[region, full], priority=9) for _ in range(3)]

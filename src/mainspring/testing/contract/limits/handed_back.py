@@ -31,6 +31,7 @@ from mainspring.testing.contract.hands import (
     outcomes,
     put_in,
     row,
+    state,
 )
 from mainspring.worker.records import Claim, Want
 
@@ -57,7 +58,9 @@ async def handed_back(store: Store, n: int, *buckets: Bucket) -> tuple[Hand, lis
 @pytest.mark.asyncio
 class TestHandedBackWithLimits:
     @pytest.mark.parametrize("buckets", [(GATE,), (TENANT,), (GATE, TENANT)], ids=["gate", "key", "both"])
-    async def test_it_is_ready_in_the_lane_of_its_buckets(self, store: Store, buckets: tuple[Bucket, ...]) -> None:
+    async def test_a_handed_back_job_is_ready_in_the_lane_of_its_buckets(
+        self, store: Store, buckets: tuple[Bucket, ...]
+    ) -> None:
         hand, (made,) = await handed_back(store, 1, *buckets)
         found = await row(store, made)
         assert (found.state, found.lane, found.attempt) == (State.READY, limited_lane(LANE, buckets), 0)
@@ -68,8 +71,8 @@ class TestHandedBackWithLimits:
         assert (await row(store, made)).attempt == 1
 
     @pytest.mark.parametrize("named", [GATE, TENANT], ids=["gate", "key"])
-    async def test_the_added_limit_holds_from_then_on(self, store: Store, second_store: Store, named: Bucket) -> None:
-        """Over turns and over workers, and all of them run."""
+    async def test_the_added_limit_applies_from_then_on(self, store: Store, second_store: Store, named: Bucket) -> None:
+        """Over turns and over workers, and all jobs run."""
         size = {"gate": 2, "tenant": 1}[named.limit]
         hand, made = await handed_back(store, 5, named)
         other = await Hand(second_store).join()
@@ -93,7 +96,7 @@ class TestHandedBackWithLimits:
         assert [each.used for each in await store.buckets([GATE, TENANT])] == [0, 0]
 
     @pytest.mark.parametrize("named", [GATE, TENANT], ids=["gate", "key"])
-    async def test_it_keeps_its_position(self, store: Store, named: Bucket) -> None:
+    async def test_a_handed_back_job_keeps_its_position(self, store: Store, named: Bucket) -> None:
         """Before jobs that named the limit from the start and were enqueued later, behind those enqueued before."""
         await store.declare_limits(LIMITS)
         first, late, last = job(buckets=[named]), job(), job(buckets=[named])
@@ -114,7 +117,7 @@ class TestHandedBackWithLimits:
         assert order == ids([first, late, last])
 
     async def test_no_job_waits_behind_its_old_position(self, store: Store) -> None:
-        """Where it stood before its priority was changed, and changed back in its new lane."""
+        """Its priority was changed, and changed back in its new lane."""
         jobs = [job() for _ in range(12)]
         made = jobs[9]
         held = await one(store, job(buckets=[TENANT]))
@@ -186,7 +189,7 @@ class TestHandedBackWithLimits:
         assert ids(await waiter.take(1, "w/any")) == [other.id]
 
     @pytest.mark.parametrize("burst", [0, 1], ids=["rate", "smooth"])
-    async def test_the_start_of_its_claim_is_given_back_to_rates(self, store: Store, burst: int) -> None:
+    async def test_the_start_of_its_claim_is_returned_to_rates(self, store: Store, burst: int) -> None:
         """It has not started: its next claim counts."""
         await one(store, job(buckets=[bucket("slow", 1, per=60 * SECOND, burst=burst)]))
         await store.declare_limits(LIMITS)
@@ -197,7 +200,7 @@ class TestHandedBackWithLimits:
         await store.promote()
         assert await hand.take(1) == ()
 
-    async def test_the_rate_that_it_names_now_counts_its_start(self, store: Store, clock: MovableClock) -> None:
+    async def test_an_added_rate_counts_the_start_of_the_job(self, store: Store, clock: MovableClock) -> None:
         await store.declare_limits([Limit(name="slow", kind="rate", size=3, per=SECOND)])
         await put_in(store, job(), job())
         hand = await Hand(store).join()
@@ -246,7 +249,7 @@ class TestHandedBackWithLimits:
         assert await stranger.take(1) == ()
         assert (await hand.take_one()).id == made.id
 
-    async def test_the_added_limit_holds_after_a_retry_by_hand(self, store: Store) -> None:
+    async def test_the_added_limit_applies_after_a_retry_by_hand(self, store: Store) -> None:
         hand, (made, _) = await handed_back(store, 2, TENANT)
         await hand.kill(await hand.take_one())
         held = await hand.take_one()
@@ -255,11 +258,13 @@ class TestHandedBackWithLimits:
         await hand.succeed(held)
         assert (await hand.take_one()).id == made.id
 
-    async def test_an_unknown_limit_lets_it_through(self, store: Store) -> None:
+    async def test_a_job_with_an_unknown_limit_is_claimed(self, store: Store) -> None:
         await one(store)
         hand = await Hand(store).join()
         await hand.turn(relaned(await hand.take_one(), Bucket("nobody")))
-        await hand.succeed(await hand.take_one())
+        claim = await hand.take_one()
+        await hand.succeed(claim)
+        assert await state(store, claim) == State.SUCCEEDED
 
 
 def _named_twice(claim: Claim) -> Ack:
@@ -316,10 +321,10 @@ class TestHandedBackAgain:
         assert (await row(store, made)).attempt == 1
 
     @pytest.mark.parametrize("again", [_named_twice, lambda claim: relaned(claim, GATE)], ids=["more", "the same"])
-    async def test_limits_that_it_names_already_do_not_change(
+    async def test_limits_that_a_job_names_already_do_not_change(
         self, store: Store, again: Callable[[Claim], Ack]
     ) -> None:
-        """Workers that disagree on a task's limits, or on their keys, cannot hand a job to and fro."""
+        """Workers that disagree on the limits of a task, or on their keys, cannot hand a job back and forth."""
         hand, (made,) = await handed_back(store, 1, Bucket("tenant", "7", 3))
         await hand.turn(again(await hand.take_one()))
         assert (await row(store, made)).buckets == (GATE, Bucket("tenant", "7", 3))

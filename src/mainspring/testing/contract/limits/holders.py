@@ -47,7 +47,7 @@ class TestFencingNumbers:
             assert (again.ok, again.token, again.until) == (True, first.token, clock.now_us() + 2 * SECOND)
 
     async def test_a_late_renewal_gets_a_new_number(self, store: Store, clock: MovableClock) -> None:
-        """Though no other holder asked for the capacity: the new number shows that the hold had ended."""
+        """Although no other holder asked for the capacity: the new number shows that the hold had ended."""
         first = await take(store, b"one", ttl=2 * SECOND)
         clock.advance("2s")
         again = await take(store, b"one", ttl=2 * SECOND)
@@ -91,7 +91,7 @@ class TestFencingNumbers:
         assert said[0].token < said[1].token < said[2].token
 
     async def test_racing_holders_never_share_a_number(self, store: Store, second_store: Store) -> None:
-        """One at a time is let in, and the order of numbers is that of the stays."""
+        """One holder at a time is admitted, and the numbers grow in the order of the holds."""
         order: list[int] = []
 
         async def come(client: Store, name: bytes) -> None:
@@ -116,7 +116,7 @@ class TestFencingNumbers:
         assert (await take(store, b"four")).token > held.token
 
     async def test_a_number_that_could_repeat_is_not_pruned(self, store: Store, clock: MovableClock) -> None:
-        """The clock was ahead of the time and was set right."""
+        """The clock was ahead and was corrected."""
         first = await take(store, b"one")
         await store.release(b"one")
         clock.set(to_datetime(clock.now_us() - 3600 * SECOND))
@@ -154,7 +154,7 @@ class TestRenewal:
         assert (await take(store, b"three")).ok
 
     async def test_a_renewal_never_shortens_a_hold(self, store: Store, clock: MovableClock) -> None:
-        """A renewal that was held up on its way must not undo what a later one was promised."""
+        """A delayed renewal must not undo the longer time that a later renewal got."""
         await take(store, b"one", ttl=60 * SECOND)
         end = clock.now_us() + 60 * SECOND
         for buckets in ((LOCK,), ()):
@@ -182,7 +182,7 @@ class TestHolderRows:
         assert await store.holders("lo") == [wanted]
 
     async def test_rows_of_one_bucket(self, store: Store) -> None:
-        """And not of one whose name begins alike."""
+        """And not of a bucket whose name has the same prefix."""
         await take(store, b"one", Bucket("lock", "night"))
         await take(store, b"two")
         assert [row.holder for row in await store.holders(LOCK)] == [b"two"]

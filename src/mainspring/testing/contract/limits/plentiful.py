@@ -53,7 +53,7 @@ class TestPlentifulLimits:
 
     @pytest.mark.parametrize("burst", [0, 100], ids=["sliding", "smooth"])
     async def test_a_rate_is_scarce(self, store: Store, burst: int) -> None:
-        """A start counts at its claim: one that waits for a slot would begin in another window."""
+        """A start counts at its claim: a job that waits for a slot would start in another window."""
         await put_in(store, *(job(buckets=[bucket("calls", 100_000, per=SECOND, burst=burst)]) for _ in range(9)))
         hand = await Hand(store).join()
         said = await hand.turn(wants=[Want((LANE,), 9, limited=2)])
@@ -102,7 +102,7 @@ class TestPlentifulLimits:
         assert sorted(ids(said.claims)) == sorted([kinds[0].id, kinds[2].id])
         assert list(said.short) == [kinds[0].id]
 
-    async def test_limits_of_the_queue_decide_too(self, store: Store) -> None:
+    async def test_limits_of_the_queue_count_too(self, store: Store) -> None:
         await one(store, job(queue="other", buckets=[bucket("wide", 1000)]))
         await store.configure_queue("q", QueueSettings(limits=(("wide", 1),)))
         await put_in(store, *(job(record=b"%d" % n) for n in range(9)))

@@ -122,7 +122,7 @@ class TestRates:
     async def test_a_cheaper_job_of_lower_priority_does_not_overtake(
         self, store: Store, clock: MovableClock, key: str, fair: FairKey | None
     ) -> None:
-        """Whatever comes behind it: else a costly job never starts."""
+        """Whatever comes behind it. Otherwise a costly job would never start."""
 
         def costs(cost: int, priority: int) -> NewJob:
             return job(buckets=[bucket("calls", 10, per=SECOND, key=key, cost=cost)], priority=priority, fair=fair)
@@ -139,8 +139,8 @@ class TestRates:
         await store.promote()
         assert ids(await hand.take(9)) == [dear.id, *ids(cheap)]
 
-    async def test_a_cost_above_the_size_counts_as_all_of_it(self, store: Store, clock: MovableClock) -> None:
-        """Nothing waits for ever."""
+    async def test_a_cost_above_the_size_counts_as_the_whole_size(self, store: Store, clock: MovableClock) -> None:
+        """So no job waits for ever."""
         dear = job(buckets=[bucket("calls", 3, per=10 * SECOND, cost=50)])
         await put_in(store, job(buckets=[CALLS]), dear)
         hand = await Hand(store).join()
@@ -149,7 +149,7 @@ class TestRates:
         assert ids(await hand.take(9)) == [dear.id]
         assert (await hand.turn(wants=[Want((LANE,), 1)])).claims == ()
 
-    async def test_several_rates_hold_at_once(self, store: Store, clock: MovableClock) -> None:
+    async def test_several_rates_apply_at_once(self, store: Store, clock: MovableClock) -> None:
         second, minute = bucket("second", 2, per=SECOND), bucket("minute", 5, per=MINUTE)
         hand = await limited(store, 20, second, minute)
         got = []
@@ -218,7 +218,7 @@ class TestRates:
             clock.advance("1h")
 
     async def test_no_window_has_more_starts_than_the_size(self, store: Store, clock: MovableClock) -> None:
-        """At random moments, for random numbers; and little is left unused."""
+        """Random starts at random times: the rate never exceeds the size, and little of it is left unused."""
         size, per = 7, 2 * SECOND
         hand = await limited(store, 400, bucket("calls", size, per=per))
         dice, starts, began = random.Random(7), list[int](), clock.now_us()
@@ -232,7 +232,9 @@ class TestRates:
         assert len(starts) >= 0.95 * size * 10
 
     async def test_many_starts_are_counted_in_few_rows(self, store: Store, clock: MovableClock) -> None:
-        """A thousandth of the window is lost at most: never is more let in, nearly all is let in again."""
+        """A start is stored with a precision of a thousandth of the window: never too many jobs start, and nearly
+        all capacity is used.
+        """
         wide = bucket("calls", 2_000, per=100 * SECOND)
         hand = await limited(store, 900, wide)
         for _ in range(300):
@@ -247,7 +249,7 @@ class TestRates:
         (row,) = await store.buckets([wide])
         assert row.used == 0
 
-    async def test_a_changed_size_counts_what_was_started_before(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_changed_size_counts_earlier_starts(self, store: Store, clock: MovableClock) -> None:
         hand = await limited(store, 20)
         await hand.take(3)
         await store.declare_limits([Limit(name="calls", kind="rate", size=5, per=10 * SECOND)])
@@ -378,7 +380,7 @@ class TestCostsNamedTwice:
     TWICE = (bucket("calls", 10, per=10 * SECOND, cost=2), bucket("calls", 10, per=10 * SECOND, cost=3))
 
     @pytest.mark.parametrize("order", [1, -1])
-    async def test_by_a_job(self, store: Store, order: int) -> None:
+    async def test_a_job_counts_a_bucket_named_twice_once(self, store: Store, order: int) -> None:
         hand = await limited(store, 9, *self.TWICE[::order])
         assert len((await ask(hand, 1)).claims) == 1
         (row,) = await store.buckets([CALLS])
@@ -386,14 +388,14 @@ class TestCostsNamedTwice:
         assert len((await ask(hand)).claims) == 2, "10 units are 3 starts of 3"
 
     @pytest.mark.parametrize("order", [1, -1])
-    async def test_by_a_hold(self, store: Store, order: int) -> None:
+    async def test_a_hold_counts_a_bucket_named_twice_once(self, store: Store, order: int) -> None:
         await store.declare_limits(limits_of([job(buckets=self.TWICE)]))
         assert (await store.hold(b"h" * 16, self.TWICE[::order], MINUTE)).ok
         (row,) = await store.buckets([CALLS])
         assert row.used == 3
 
     @pytest.mark.parametrize("order", [1, -1])
-    async def test_by_a_job_that_is_handed_back(self, store: Store, order: int) -> None:
+    async def test_a_handed_back_job_counts_a_bucket_named_twice_once(self, store: Store, order: int) -> None:
         await store.declare_limits(limits_of([job(buckets=self.TWICE)]))
         hand, claim = await running(store, job())
         await hand.turn(Ack.returned(lease(claim), buckets=self.TWICE[::order]))

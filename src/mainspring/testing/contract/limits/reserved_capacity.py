@@ -85,10 +85,8 @@ class TestReservedCapacity:
         assert until in (said.next_at, (await store.promote()).next_due)
         await hand.succeed(claim)
 
-    async def test_waiting_holders_do_not_keep_all_jobs_out(
-        self, store: Store, clock: MovableClock, limited: Sized
-    ) -> None:
-        """Capacity that a holder releases is reserved for no one, nor is capacity freed within the next second."""
+    async def test_waiting_holders_do_not_starve_jobs(self, store: Store, clock: MovableClock, limited: Sized) -> None:
+        """Capacity that a holder releases is not reserved, and neither is capacity released within the next second."""
         await put_in(store, *(job(buckets=[limited]) for _ in range(5)))
         hand = await Hand(store).join()
         assert (await ask(store, b"one", limited)).ok
@@ -114,7 +112,7 @@ class TestReservedCapacity:
         assert len((await hand.turn(Ack.succeeded(lease(claim)), wants=[Want((LANE,), 9)])).claims) == 1
 
     async def test_a_reservation_has_no_holder_row(self, store: Store, limited: Sized) -> None:
-        """Nor has the second without reservations; and the hold that gets the capacity has its own number."""
+        """Neither has the second without reservations. The hold that gets the capacity has its own number."""
         assert (await ask(store, b"one", limited)).ok
         assert (await ask(store, b"two", limited)).kept
         for of in (limited, ""):

@@ -56,9 +56,8 @@ class Ledger:
         self.read: dict[bytes, int] = {}
 
     def adopt(self, rows: dict[bytes, JobRow]) -> None:
-        """The places in line of the jobs that became ready in this step: behind everybody who was there.
-
-        One that was freed and ended in the same step (it and its parent are both late) needs no place.
+        """The positions of the jobs that became ready in this step: behind all jobs that were ready before. A job
+        that was released and ended in the same step (the job and its parent have both expired) needs no position.
         """
         fresh = {job.new.id: job for job in self.model.fresh if job.state not in FINAL}
         for id, job in self.model.jobs.items():

@@ -105,7 +105,7 @@ class TestFindByMarks:
 @pytest.mark.asyncio
 class TestConditions:
     async def test_each_state_is_a_condition(self, store: Store) -> None:
-        """With nothing else asked, and with something that all jobs have."""
+        """As the only condition, and together with a condition that all jobs meet."""
         parent, later = job(), job(delay=HOUR)
         await put_in(store, parent, job(after=[parent]), later)
         for n in range(5):
@@ -136,7 +136,7 @@ class TestConditions:
         await means(store, Query.where(reasons=["expired"]))
 
     async def test_errors_are_a_condition(self, store: Store) -> None:
-        """Of dead jobs: the type of the error, or the reason where there was none."""
+        """Of dead jobs: the type of the error, or the reason where there was no error."""
         hand, typed = await running(store)
         await hand.kill(typed, reason=Reason.RETRIES_EXHAUSTED, label="ValueError")
         hand, untyped = await running(store)
@@ -164,7 +164,7 @@ class TestConditions:
         await means(store, Query(since=then + 1, until=then + HOUR))
 
     async def test_the_time_of_the_end_is_a_condition(self, store: Store, clock: MovableClock) -> None:
-        """Whatever its end was; a live job has none."""
+        """Whatever the final state. A live job has no end."""
         hand, done = await running(store)
         await hand.succeed(done)
         hand, dead = await running(store)
@@ -181,7 +181,7 @@ class TestConditions:
 
     @pytest.mark.parametrize("condition", ["errors", "reasons", "since", "until", "ended_before"])
     async def test_an_action_obeys_every_condition(self, store: Store, clock: MovableClock, condition: str) -> None:
-        """What a condition leaves out is never touched."""
+        """Jobs that a condition excludes are not changed."""
         hand, old = await running(store)
         await hand.kill(old, reason=Reason.TIMED_OUT, label="ValueError")
         clock.advance("1h")

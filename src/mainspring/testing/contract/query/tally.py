@@ -41,7 +41,7 @@ class TestTally:
         ]
 
     async def test_by_error(self, store: Store, clock: MovableClock) -> None:
-        """Dead jobs only: by the type of their error, or their reason where there was none."""
+        """Dead jobs only: by the type of their error, or their reason where there was no error."""
         now = clock.now_us()
         for label in ("ValueError", "KeyError", "ValueError", ""):
             hand, claim = await running(store)

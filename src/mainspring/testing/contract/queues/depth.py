@@ -62,7 +62,7 @@ class TestDepth:
         await put_in(store, job(), job(), job())
 
     async def test_every_waiting_state_counts(self, store: Store) -> None:
-        """Blocked, scheduled, retrying and ready ones; not what runs, and not what has ended."""
+        """Blocked, scheduled, retrying and ready jobs. Running and ended jobs do not count."""
         await store.configure_queue("q", ERRORS)
         hand, claim = await running(store, job())
         await put_in(store, job(delay=SECOND), job(after=[job(id=claim.id)]))
@@ -186,7 +186,7 @@ class TestAcceptedJobs:
         await full(store, job())
 
     async def test_retries_by_hand_count_for_the_depth(self, store: Store) -> None:
-        """One that had ended before there was a bound, and one that was skipped."""
+        """A job that had ended before the depth was set, and a job that was skipped."""
         before = await one(store)
         await store.act(Action.CANCEL, Query(ids=(before.id,)))
         await store.configure_queue("q", ERRORS)
@@ -201,7 +201,7 @@ class TestAcceptedJobs:
 @pytest.mark.asyncio
 class TestDropOldest:
     async def test_the_oldest_jobs_are_dropped(self, store: Store, clock: MovableClock) -> None:
-        """And it can be seen why they ended."""
+        """Their state and reason show why they ended."""
         await store.configure_queue("q", DROPS)
         jobs = []
         for _ in range(5):
@@ -232,7 +232,7 @@ class TestDropOldest:
         assert await ending(store, late) == (State.CANCELLED, Reason.SUPERSEDED)
 
     async def test_a_batch_larger_than_max_depth_is_refused(self, store: Store) -> None:
-        """Nothing is dropped for them."""
+        """No job is dropped for the batch."""
         await store.configure_queue("q", DROPS)
         kept = await one(store)
         await full(store, *(job() for _ in range(4)))

@@ -61,7 +61,7 @@ class TestDisabled:
         assert [await state(store, each) for each in jobs] == [State.READY, State.SCHEDULED, State.READY]
 
     async def test_disabled_and_mode_are_independent(self, store: Store) -> None:
-        """Neither takes the other back."""
+        """Neither changes the other."""
         await one(store)
         await store.set_queue_mode(["q"], QueueMode.PAUSED)
         await store.disable_queues(["q"], HOLD)
@@ -77,7 +77,7 @@ class TestDisabled:
     async def test_every_client_sees_the_disabled_queue(
         self, store: Store, second_store: Store, clock: MovableClock
     ) -> None:
-        """Since when and by which user; a repeat keeps the first moment."""
+        """Since when and by which user. A repeat keeps the first time."""
         first = clock.now_us()
         await store.disable_queues(["q"], HOLD, "ann@desk")
         clock.advance("1s")
@@ -112,8 +112,8 @@ class TestDisabled:
 
 @pytest.mark.asyncio
 class TestSkip:
-    async def test_new_jobs_end_at_once(self, store: Store, second_store: Store) -> None:
-        """Whatever they wait for; and they can be seen."""
+    async def test_new_jobs_of_a_skipping_queue_end_at_once(self, store: Store, second_store: Store) -> None:
+        """Whatever they wait for. They can be found."""
         parent = await one(store, job(queue="other"))
         waiting = await one(store)
         await second_store.disable_queues(["q"], SKIP, "ann")
@@ -198,10 +198,10 @@ class TestQueueSettings:
     async def test_a_depth_of_zero_by_hand_removes_a_declared_depth(self, store: Store) -> None:
         await store.configure_queue("q", QueueSettings(max_depth=1), declared=True)
         await store.configure_queue("q", QueueSettings(max_depth=0))
-        await put_in(store, job(), job())
+        assert all(made.created for made in await put_in(store, job(), job()))
 
     async def test_a_batch_stores_declared_settings(self, store: Store, second_store: Store) -> None:
-        """If the store knows of nothing declared; for every producer from then on, and for this very batch."""
+        """If the store has no declared settings: for every producer from then on, and for this batch."""
         told = ("q", QueueSettings(max_depth=2))
         with pytest.raises(QueueFull):
             await store.enqueue(Batch(id=new_id().bytes, jobs=(job(), job(), job()), queues=(told,)))

@@ -93,8 +93,8 @@ class TestModes:
 
 @pytest.mark.asyncio
 class TestPaused:
-    async def test_the_next_turn_gets_no_job(self, store: Store, second_store: Store) -> None:
-        """And all of it after the queue was opened."""
+    async def test_a_paused_queue_gives_no_job_to_the_next_turn(self, store: Store, second_store: Store) -> None:
+        """All jobs are claimed after the queue was opened."""
         jobs = [job() for _ in range(3)]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -143,7 +143,7 @@ class TestPaused:
         assert await state(store, made) == State.READY
 
     async def test_running_jobs_continue(self, store: Store) -> None:
-        """They end, fail and beat, and a repeated turn returns them to the worker that lost the reply."""
+        """They end, fail and send heartbeats, and a repeated turn returns them to the worker that lost the reply."""
         hand, claim = await running(store, job())
         await store.set_queue_mode(["q"], PAUSED)
         assert ids((await hand.repeat()).claims) == [claim.id]
@@ -215,7 +215,7 @@ class TestDraining:
             assert await gone(store, made)
 
     async def test_jobs_of_a_draining_queue_continue(self, store: Store, clock: MovableClock) -> None:
-        """Claims, failures, retries and late ones, until it is empty."""
+        """Claims, failures, retries and scheduled jobs, until the queue is empty."""
         jobs = [job(), job(delay=SECOND)]
         await put_in(store, *jobs)
         await store.set_queue_mode(["q"], DRAINING)

@@ -168,8 +168,8 @@ class TestLifo:
 
 @pytest.mark.asyncio
 class TestQueueLimits:
-    async def test_every_job_of_the_queue_names_them(self, store: Store, second_store: Store) -> None:
-        """Also jobs of producers that do not know the limits, whatever else these jobs name."""
+    async def test_every_job_of_the_queue_names_its_limits(self, store: Store, second_store: Store) -> None:
+        """Also jobs of producers that do not know the limits, whatever other limits these jobs name."""
         await second_store.declare_limits([Limit(name="gate", size=2)])
         await second_store.configure_queue("q", GATE)
         own, keyed = bucket("own", 9), bucket("tenant", 9, key="7")

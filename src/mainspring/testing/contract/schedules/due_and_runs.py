@@ -87,7 +87,7 @@ class TestDueSchedules:
         assert looked.next_look == now + 1
 
     async def test_the_store_clock_decides(self, store: Store, clock: MovableClock) -> None:
-        """A moment is compared at the read, not at the write."""
+        """A time is compared at the read, not at the write."""
         await made(store, look=clock.now_us() + 60 * SECOND)
         assert (await store.due_schedules()).rows == ()
         clock.set(clock.now() + timedelta(minutes=1))

@@ -117,7 +117,7 @@ REFUSALS = {
 class TestSwapRefused:
     @pytest.mark.parametrize("error", REFUSALS, ids=lambda error: error.__name__)
     async def test_an_error_of_the_enqueue_changes_nothing(self, store: Store, error: type[MainspringError]) -> None:
-        """And nothing is changed: no row, no run, no other job of the batch."""
+        """No row, no run and no other job of the batch is stored."""
         rev = await made(store, doc=b"before", look=9, runs=(ScheduleRun(at=1),))
         refused, other = await REFUSALS[error](store), job(queue="other")
         before = await whole(store)
@@ -167,7 +167,7 @@ class TestSwapRaces:
             assert ids((await store.find(Query(queues=(f"q{at}",)))).jobs) == [winner.id]
 
     async def test_concurrent_exchanges_of_one_occurrence_make_one_job(self, store: Store, second_store: Store) -> None:
-        """Both saw the same row: one of them makes the job."""
+        """Both read the same row: one of them makes the job."""
         for at in range(8):
             name = f"s{at}"
             rev = await made(store, name)
@@ -183,7 +183,7 @@ class TestSwapRaces:
             assert len((await store.find(Query(queues=(name,)))).jobs) == 1
 
     async def test_concurrent_exchanges_of_many_schedules(self, store: Store, second_store: Store) -> None:
-        """They are not in each other's way, also where their jobs share a queue and a key."""
+        """They do not block each other, also if their jobs share a queue and a key."""
         names = [f"s{n}" for n in range(40)]
         places = [store, second_store] * 20
         keyed = [job(unique=UniqueKey(b"k" * 16)) for _ in names]
@@ -202,7 +202,7 @@ class TestSwapRaces:
         assert (await store.count(Query(queues=("plain",))))[State.READY] == 40
 
     async def test_an_exchange_races_a_deletion(self, store: Store, second_store: Store) -> None:
-        """One of them: a schedule that went has no runs and no row, one that stays has both."""
+        """A schedule that was deleted has no runs and no row, a schedule that stays has both."""
         for n in range(8):
             name = f"s{n}"
             rev = await made(store, name, runs=(ScheduleRun(at=1),))

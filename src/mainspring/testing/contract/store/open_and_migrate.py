@@ -18,11 +18,13 @@ __all__ = ["TestNamespaces", "TestOpenAndMigrate"]
 
 @pytest.mark.asyncio
 class TestOpenAndMigrate:
-    async def test_open_twice_is_open(self, store: Store) -> None:
+    async def test_open_can_be_called_twice(self, store: Store) -> None:
+        """The second call must not raise, and the store still works."""
         await store.open()
         await one(store)
 
-    async def test_close_twice_is_closed(self, second_store: Store) -> None:
+    async def test_close_can_be_called_twice(self, second_store: Store) -> None:
+        """The second call must not raise."""
         await second_store.close()
         await second_store.close()
 

@@ -139,7 +139,7 @@ class TestKeyConflicts:
     async def test_a_repeat_returns_its_own_job(
         self, store: Store, conflict: Literal["return", "replace", "error"]
     ) -> None:
-        """The reply was lost: with the flag and without it the job answers for itself."""
+        """The reply was lost: with the retry flag and without it the reply names the job of the first try."""
         made = keyed(conflict)
         await put_in(store, made)
         for retry in (True, False):
@@ -170,7 +170,7 @@ class TestReplace:
         assert await put_in(store, keyed()) == [Enqueued(new.id, False)]
 
     async def test_a_running_holder_keeps_running(self, store: Store) -> None:
-        """It has lost the key: its end lets nothing go."""
+        """It has lost the key: its end releases nothing."""
         hand, claim = await running(store, keyed())
         new = await one(store, keyed("replace"))
         found = await row(store, claim)

@@ -95,7 +95,7 @@ class TestThrottle:
         assert (again.id, again.record) == (second.id, b"4")
 
     async def test_the_window_of_throttle_counts_from_the_start(self, store: Store, clock: MovableClock) -> None:
-        """It waited for a worker: what comes meanwhile is its own, and its window begins when it starts."""
+        """The job waited for a worker: an enqueue meanwhile replaces it, and its window begins when it starts."""
         first = await one(store, latest("throttle"))
         clock.advance("1m")
         assert await said(store, latest("throttle", record=b"2")) == Enqueued(first.id, False)
@@ -143,7 +143,7 @@ class TestThrottle:
         assert await state(store, await one(store, latest("throttle", window=50 * HOUR))) == State.READY
 
     async def test_a_job_retried_by_hand_has_no_window(self, store: Store, clock: MovableClock) -> None:
-        """Nor has the one before it: it is its turn that counts."""
+        """The job before it has none either."""
         hand, claim = await running(store, latest("throttle"))
         await hand.succeed(claim)
         clock.advance("9s")
@@ -158,7 +158,7 @@ class TestThrottle:
         assert await state(store, third) == State.READY
 
     async def test_a_clock_set_back_postpones_by_one_window_at_most(self, store: Store, clock: MovableClock) -> None:
-        """By the store's time, which may not go back with the clock."""
+        """By the store's time, which does not have to follow the clock back."""
         hand, claim = await running(store, latest("throttle"))
         await hand.succeed(claim)
         clock.set(to_datetime(clock.now_us() - 2 * HOUR))

@@ -58,7 +58,7 @@ class TestKeepLast:
         assert await said(store, fourth) == Enqueued(fourth.id, True)
         assert await state(store, fourth) == State.BLOCKED
 
-    async def test_a_job_without_a_live_one_before_it_runs_at_once(self, store: Store) -> None:
+    async def test_a_job_without_a_live_predecessor_runs_at_once(self, store: Store) -> None:
         hand, claim, waiting = await pair(store)
         await hand.succeed(claim)
         await hand.succeed(await hand.take_one())
@@ -110,7 +110,7 @@ class TestKeepLast:
 
     @pytest.mark.parametrize("action", [Action.CANCEL, Action.DELETE])
     async def test_a_waiting_job_can_be_cancelled_or_deleted(self, store: Store, action: Action) -> None:
-        """The other one runs on, and the next waits for it as the first did."""
+        """The running job runs on, and the next enqueue waits for it in the same way."""
         hand, claim, waiting = await pair(store)
         await store.act(action, Query(ids=(waiting.id,)))
         third = latest("keep_last", record=b"3")

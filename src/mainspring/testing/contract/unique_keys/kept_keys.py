@@ -38,7 +38,7 @@ def kept(
 @pytest.mark.asyncio
 class TestKeptKeys:
     async def test_a_kept_key_answers_until_its_time_is_over(self, store: Store, clock: MovableClock) -> None:
-        """From its end on, not from its enqueue."""
+        """The time counts from the end of the job, not from its enqueue."""
         hand, claim = await running(store, first := kept())
         clock.advance("3h")
         assert await put_in(store, kept()) == [Enqueued(first.id, False)]

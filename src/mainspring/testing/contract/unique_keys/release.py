@@ -70,7 +70,7 @@ class TestKeyRelease:
     async def test_an_expired_job_that_was_not_ended_yet_releases_the_key(
         self, store: Store, clock: MovableClock, conflict: Literal["return", "replace", "error"]
     ) -> None:
-        """The second request would be lost if a job that can never run answered for it."""
+        """The second request would be lost if the reply named a job that can never run."""
         late = await one(store, keyed(expires_in=SECOND))
         clock.advance("2s")
         (said,) = await put_in(store, keyed(conflict))
@@ -108,7 +108,7 @@ class TestKeyRelease:
 @pytest.mark.asyncio
 class TestKeyWindows:
     async def test_an_ended_job_holds_the_key_until_its_window_is_over(self, store: Store, clock: MovableClock) -> None:
-        """It counts from the enqueue; its holder answers with its id, ended as it is."""
+        """The window counts from the enqueue. The reply names the ended job."""
         hand, claim = await running(store, keyed(window=MINUTE))
         clock.advance("20s")
         await hand.succeed(claim)
@@ -125,7 +125,7 @@ class TestKeyWindows:
         assert not await is_free(store)
 
     async def test_a_job_with_a_running_window_is_not_pruned(self, store: Store, clock: MovableClock) -> None:
-        """Else an enqueue of the key would have no job to return."""
+        """Otherwise an enqueue with the key would have no job to return."""
         hand, claim = await running(store, keyed(window=HOUR))
         await hand.succeed(claim)
         none = Retention(keep=0, keep_count=0, keep_at_least=0, keep_dead=0, keep_dead_count=0)

@@ -169,7 +169,7 @@ class TestReplacedJobs:
 
     @pytest.mark.parametrize("mode", MODES)
     async def test_a_repeat_changes_nothing(self, store: Store, mode: KeyMode) -> None:
-        """The reply was lost; it does not matter that the job was started meanwhile."""
+        """The reply was lost, and the job may have started meanwhile."""
         first, second = latest(mode, record=b'{"n":1}'), latest(mode, record=b'{"n":2}')
         batches = [Batch(id=new_id().bytes, jobs=(each,)) for each in (first, second)]
         for batch in batches:
@@ -211,7 +211,7 @@ class TestReplacedJobs:
 
     @pytest.mark.parametrize("mode", MODES)
     async def test_a_dependent_of_an_uncreated_id_is_refused(self, store: Store, mode: KeyMode) -> None:
-        """Its id is that of no job: not in the batch that replaces another one, and not in one that makes the first."""
+        """The id is that of no job, neither in a batch that replaces a job nor in a batch that makes the first job."""
         first, second, third = latest(mode), latest(mode), latest(mode)
         for batch in ([first, second, job(after=[second])], [third, job(after=[third])]):
             with pytest.raises(StoreConflict, match="does not exist"):
@@ -224,7 +224,7 @@ class TestReplacedJobs:
     async def test_a_replaced_ready_job_keeps_its_position(
         self, store: Store, clock: MovableClock, mode: KeyMode, other: dict[str, Any]
     ) -> None:
-        """Else frequent enqueues would keep the job from ever running. Also in another lane of its queue."""
+        """Otherwise frequent enqueues would delay the job for ever. Also in another lane of its queue."""
         before = [job() for _ in range(4)]
         await put_in(store, *before)
         first = await ready_of(store, clock, mode)
@@ -238,7 +238,7 @@ class TestReplacedJobs:
 
     @pytest.mark.parametrize("mode", MODES)
     async def test_a_claimed_job_is_never_replaced(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
-        """It was given back, failed or snoozed: it has seen its arguments."""
+        """It was handed back, failed or snoozed: its handler has seen the arguments."""
         await ready_of(store, clock, mode)
         hand = await Hand(store).join()
         claim = await hand.take_one()
@@ -282,7 +282,7 @@ class TestReplacedJobs:
 
     @pytest.mark.parametrize("mode", MODES)
     async def test_a_retry_by_hand_obeys_the_mode(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
-        """An ended job is not retried beside one that is live under its key."""
+        """An ended job is not retried while another job is live under its key."""
         first = await ready_of(store, clock, mode)
         await store.act(Action.CANCEL, Query(ids=(first.id,)))
         second = await one(store, latest(mode))

@@ -125,7 +125,7 @@ class TestReplacedInLanes:
     async def test_a_postponed_job_starts_however_often_it_was_replaced(
         self, store: Store, second_store: Store, clock: MovableClock, key: str
     ) -> None:
-        """In a lane that it has for itself, and behind a limit that is full at first."""
+        """In a lane of its own, and behind a limit that is full at first."""
         one_place = bucket("places", 1, key=key)
         hand, claim = await running(store, job(queue="q", buckets=[one_place]))
         other = await Hand(second_store).join()
@@ -157,7 +157,7 @@ class TestReplacedInLanes:
 
     @pytest.mark.parametrize("mode", ["throttle", "keep_last"])
     async def test_a_job_that_changes_its_lane_leaves_the_old_lane_empty(self, store: Store, mode: KeyMode) -> None:
-        """From no limit to a key of one, to another key, and back; each time it is handed out once."""
+        """From no limit to a key, to another key, and back. Each time it is claimed once."""
         hand = await Hand(store).join()
         await put_in(store, job(), job(buckets=[tenant(1, 9)]), job(buckets=[tenant(2, 9)]))
         made = await one(store, latest(mode))

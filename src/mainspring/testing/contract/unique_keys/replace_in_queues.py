@@ -62,7 +62,9 @@ class TestReplacedInFullQueues:
 
     @pytest.mark.parametrize("mode", MODES)
     async def test_a_second_job_needs_depth(self, store: Store, clock: MovableClock, mode: KeyMode) -> None:
-        """The first one runs: the next under its key is a new one. What was refused has not touched the key."""
+        """The first job runs, so the next enqueue under its key makes a new job. A refused enqueue does not change
+        the key.
+        """
         await store.configure_queue("q", ERRORS)
         await ready_of(store, clock, mode)
         hand = await Hand(store).join()
@@ -123,7 +125,7 @@ class TestReplacedInFullQueues:
         assert await said(store, second) == Enqueued(second.id, True)
 
     async def test_a_dropped_job_behind_a_running_one(self, store: Store, clock: MovableClock) -> None:
-        """The next waits for that one as it did."""
+        """The next job waits for the running job in the same way."""
         await store.configure_queue("q", DROPS)
         hand, claim = await running(store, latest("keep_last"))
         waiting = await one(store, latest("keep_last"))
@@ -139,7 +141,7 @@ class TestReplacedInFullQueues:
     async def test_a_job_replaced_by_the_batch_is_not_dropped(
         self, store: Store, clock: MovableClock, mode: KeyMode
     ) -> None:
-        """It is the oldest, and of this batch: the next oldest goes."""
+        """It is the oldest job and belongs to this batch: the next oldest is dropped."""
         await store.configure_queue("q", DROPS)
         first = await one(store, latest(mode))
         clock.advance("1s")
@@ -177,7 +179,7 @@ class TestReplacedInFullQueues:
         await one(store, job(unique=UniqueKey(b"l" * 16, keep=HOUR, print=b"1" * 16)))
 
     async def test_many_producers_never_exceed_the_depth(self, store: Store, second_store: Store) -> None:
-        """Each batch replaces a job, and brings another that makes an old one go; workers take some meanwhile."""
+        """Each batch replaces a job and brings another job that drops an old one. Workers claim some meanwhile."""
         await store.configure_queue("q", QueueSettings(max_depth=5, on_full="drop_oldest"))
         keys = [bytes([n]) * 16 for n in range(3)]
 
@@ -204,7 +206,7 @@ class TestReplacedInFullQueues:
 class TestReplacedInDisabledQueues:
     @pytest.mark.parametrize("mode", MODES)
     async def test_a_rejecting_queue_refuses_a_replacement(self, store: Store, mode: KeyMode) -> None:
-        """A repeat of what was taken before is answered all the same."""
+        """A repeat of an accepted batch is still answered."""
         first, again = latest(mode, record=b"1"), latest(mode, record=b"2")
         await one(store, first)
         batch = Batch(id=new_id().bytes, jobs=(again,))
@@ -217,7 +219,7 @@ class TestReplacedInDisabledQueues:
 
     @pytest.mark.parametrize("mode", MODES)
     async def test_skip_leaves_a_replaced_job_waiting(self, store: Store, mode: KeyMode) -> None:
-        """It was taken before: the newest enqueue speaks for it."""
+        """The job was accepted before, and the newest enqueue only changes it."""
         first = await one(store, latest(mode, record=b"1"))
         await store.disable_queues(["q"], DisabledMode.SKIP)
         assert await said(store, latest(mode, record=b"2")) == Enqueued(first.id, False)

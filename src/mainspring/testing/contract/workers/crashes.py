@@ -59,8 +59,8 @@ async def crash_with(store: Store, made: NewJob) -> Claim:
 
 @pytest.mark.asyncio
 class TestChargedCrashes:
-    async def test_the_first_crash_charges_all_that_ran(self, store: Store) -> None:
-        """The cause is unknown: each job gets one crash, its attempt back, and is ready at once."""
+    async def test_the_first_crash_charges_all_running_jobs(self, store: Store) -> None:
+        """The cause is unknown: each job gets one crash, its attempt is not counted, and it is ready at once."""
         jobs = [job() for _ in range(3)]
         await put_in(store, *jobs)
         hand = await Hand(store).join()
@@ -83,7 +83,7 @@ class TestChargedCrashes:
             await store.rescue(hand.name, hand.beats, Outcome.CRASHED, delays=(0,))
             assert (await row(store, made)).lane == lane
 
-    async def test_with_a_suspect_among_them_only_the_suspect_is_charged(self, store: Store) -> None:
+    async def test_only_the_suspect_of_several_jobs_is_charged(self, store: Store) -> None:
         poison = shaky(priority=100)
         await make_suspect(store, poison)
         innocent = [job() for _ in range(3)]
@@ -140,7 +140,7 @@ class TestChargedCrashes:
                 await store.promote()
             assert await state(store, made) == State.READY
 
-    async def test_the_last_delay_holds_for_every_further_crash(self, store: Store) -> None:
+    async def test_the_last_delay_applies_to_every_further_crash(self, store: Store) -> None:
         made = await one(store)
         for _ in range(2):
             hand = await Hand(store).join()
@@ -149,7 +149,7 @@ class TestChargedCrashes:
             assert said.ready == (made.id,)
 
     async def test_the_crash_limit_makes_a_job_dead(self, store: Store, clock: MovableClock) -> None:
-        """Three by default; the error of the last is in its attempts, the retries are untouched."""
+        """Three by default. The error of the last crash is in its attempts, and no retry is used."""
         made = await one(store)
         for _ in range(2):
             await crash_with(store, made)
@@ -221,14 +221,14 @@ class TestSuspects:
         assert len(said.claims) == 1
 
     async def test_suspects_come_first(self, store: Store) -> None:
-        """They have waited a whole crash; a higher priority elsewhere does not keep them waiting."""
+        """A higher priority of other jobs does not delay them."""
         poison = shaky(priority=-100)
         await make_suspect(store, poison)
         other = await one(store, job(priority=100))
         hand = await Hand(store).join()
         assert ids(await hand.take(2)) == ids([poison, other])
 
-    async def test_other_work_goes_on_beside_a_suspect(self, store: Store) -> None:
+    async def test_other_jobs_run_beside_a_suspect(self, store: Store) -> None:
         poison = shaky()
         await make_suspect(store, poison)
         await put_in(store, job(), job())
@@ -236,7 +236,7 @@ class TestSuspects:
         assert len(await hand.take(5)) == 3
 
     @pytest.mark.parametrize("end", ["failed", "snoozed", "interrupted"])
-    async def test_it_stays_a_suspect_until_it_ends(self, store: Store, end: str) -> None:
+    async def test_a_suspect_stays_a_suspect_until_it_ends(self, store: Store, end: str) -> None:
         poison = shaky()
         await make_suspect(store, poison)
         hand = await Hand(store).join()
@@ -253,7 +253,7 @@ class TestSuspects:
         assert (found.state, found.crashes, found.lane) == (State.READY, 1, suspect_lane(LANE))
         assert await hand.take(5, suspects=0) == ()
 
-    async def test_a_suspect_may_succeed(self, store: Store) -> None:
+    async def test_a_suspect_can_succeed(self, store: Store) -> None:
         poison = shaky()
         await make_suspect(store, poison)
         hand = await Hand(store).join()

@@ -93,7 +93,7 @@ class TestBeat:
         (found,) = await store.workers()
         assert found.lost
 
-    async def test_workers_count_what_they_run(self, store: Store) -> None:
+    async def test_worker_rows_count_running_jobs(self, store: Store) -> None:
         hand, _ = await running(store)
         (found,) = await store.workers()
         assert (found.id, found.running) == (hand.name, 1)
@@ -101,8 +101,8 @@ class TestBeat:
 
 @pytest.mark.asyncio
 class TestRescue:
-    async def test_a_beat_that_came_first_wins(self, store: Store) -> None:
-        """The rescuer saw an older number: nothing is taken."""
+    async def test_a_beat_before_the_rescue_defeats_it(self, store: Store) -> None:
+        """The rescuer read an older number: no job is taken."""
         hand, claim = await running(store)
         seen = hand.beats
         await hand.beat()
@@ -112,23 +112,23 @@ class TestRescue:
         assert await state(store, claim) == State.RUNNING
         await hand.succeed(claim)
 
-    async def test_a_number_from_the_future_takes_nothing(self, store: Store) -> None:
+    async def test_a_rescue_with_a_future_number_takes_nothing(self, store: Store) -> None:
         hand, claim = await running(store)
         assert not (await store.rescue(hand.name, hand.beats + 1, Outcome.LOST)).taken
         assert await state(store, claim) == State.RUNNING
 
-    async def test_of_two_rescuers_one_takes(self, store: Store, second_store: Store) -> None:
-        """A rescue whose reply was lost is repeated in the same way: nothing moves twice."""
+    async def test_one_of_two_rescuers_takes_the_jobs(self, store: Store, second_store: Store) -> None:
+        """A rescue whose reply was lost is repeated in the same way: no job moves twice."""
         hand, claim = await running(store)
         first = await store.rescue(hand.name, hand.beats, Outcome.CRASHED)
         second = await second_store.rescue(hand.name, hand.beats, Outcome.CRASHED)
         assert (first.taken, second.taken) == (True, False)
         assert (await row(store, claim)).crashes == 1
 
-    async def test_an_unknown_worker_has_nothing(self, store: Store) -> None:
+    async def test_a_rescue_of_an_unknown_worker_takes_nothing(self, store: Store) -> None:
         assert not (await store.rescue("nobody", 1, Outcome.CRASHED)).taken
 
-    async def test_only_the_dead_workers_jobs_move(self, store: Store) -> None:
+    async def test_only_the_jobs_of_the_dead_worker_move(self, store: Store) -> None:
         dead, theirs = await running(store)
         alive, mine = await running(store)
         await store.rescue(dead.name, dead.beats, Outcome.LOST)
@@ -136,8 +136,8 @@ class TestRescue:
         assert await state(store, mine) == State.RUNNING
         await alive.succeed(mine)
 
-    async def test_a_finished_job_is_not_touched(self, store: Store) -> None:
-        """What ended before the rescue stays ended."""
+    async def test_a_finished_job_does_not_change(self, store: Store) -> None:
+        """A job that ended before the rescue stays ended."""
         await put_in(store, job(), job())
         hand = await Hand(store).join()
         done, held = await hand.take(2)
@@ -147,8 +147,8 @@ class TestRescue:
         assert said.ready == (held.id,)
         assert await row(store, done) == before
 
-    async def test_a_job_that_was_retaken_belongs_to_its_new_owner(self, store: Store) -> None:
-        """The late owner's row is lost and its turn changes nothing."""
+    async def test_a_rescued_job_belongs_to_its_new_owner(self, store: Store) -> None:
+        """The row of the earlier owner is lost, and its turn changes nothing."""
         old, claim = await running(store)
         await store.rescue(old.name, old.beats, Outcome.LOST)
         new = await Hand(store).join()
@@ -173,7 +173,7 @@ class TestRescue:
 
 @pytest.mark.asyncio
 class TestRetire:
-    async def test_a_retirement_gives_jobs_back_without_a_crash(self, store: Store) -> None:
+    async def test_a_retirement_hands_jobs_back_without_a_crash(self, store: Store) -> None:
         hand, claim = await running(store)
         said = await store.retire(hand.name, Outcome.INTERRUPTED)
         assert (said.taken, said.ready) == (True, (claim.id,))
@@ -209,7 +209,7 @@ class TestRetire:
         await new.succeed(retaken)
 
     async def test_acks_of_a_retirement_are_applied_first(self, store: Store) -> None:
-        """The job that timed out is charged by its ack, its neighbours go back without blame."""
+        """The job that timed out is charged by its ack, and the other jobs are handed back without a crash."""
         await put_in(store, job(), job(), job())
         hand = await Hand(store).join()
         guilty, *innocent = await hand.take(3)
@@ -224,7 +224,7 @@ class TestRetire:
             assert (found.state, found.attempt, found.crashes) == (State.READY, 0, 0)
 
     async def test_acks_of_a_crashed_worker_do_not_spare_its_other_jobs(self, store: Store) -> None:
-        """What is left after the acks is charged as in a rescue."""
+        """The jobs without an ack are charged as in a rescue."""
         await put_in(store, job(), job())
         hand = await Hand(store).join()
         guilty, other = await hand.take(2)
