@@ -247,9 +247,9 @@ class TestChange:
             begun.set()
             release.wait(LIMIT)
 
-        enqueue(app, "a", 1100)
-        enqueue(app, "b", 3)
-        with app.worker():
+        enqueue(app, "a", 1100, queue="other")  # no worker claims them, not even to return a task it does not know
+        enqueue(app, "b", 3, queue="other")
+        with app.worker(queues=["default"]):
             running = hold.enqueue()
             assert begun.wait(LIMIT)
             assert app.jobs.delete(Query.where(tasks=["a"])) == 1100

@@ -41,6 +41,7 @@ def crowd() -> dict[str, Definition]:
 
 
 @pytest.mark.row("S5")
+@pytest.mark.timeout(900)  # thousands of steps, each with a hand-over between threads: slow on a loaded machine
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_ten_thousand_hours_break_no_rule(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge finds no violation, and every kind of event has happened."""

@@ -68,6 +68,12 @@ def test_a_descriptor_without_shared_state_is_refused() -> None:
     os.close(read)
 
 
+def test_the_end_of_a_body_after_close_is_ignored(board: SharedState) -> None:
+    """A thread whose body does not end outlives its worker."""
+    board.close()
+    board.end(0)
+
+
 def test_close_can_be_called_twice(board: SharedState) -> None:
     board.close()
     board.close()

@@ -182,8 +182,12 @@ class SharedState:
         self._pack(self._memory, _BASE + 64 * slot, token, job, deadline, retry_in, flags, started, token)
 
     def end(self, slot: int) -> None:
-        """The body in ``slot`` has ended."""
-        self._words[8 + 8 * slot] = 0
+        """The body in ``slot`` has ended. Does nothing after ``close()``: a thread can outlive its worker."""
+        try:
+            self._words[8 + 8 * slot] = 0
+        except ValueError:  # the memory is released
+            if self.fd >= 0:
+                raise
 
     def mark(self, slot: int, flags: int) -> None:
         """Add flags to a running slot."""
