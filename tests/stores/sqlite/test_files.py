@@ -7,6 +7,8 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -209,9 +211,16 @@ except StoreReadOnly as refused:
 class TestReadOnly:
     """As a plain user: root may write everywhere."""
 
+    @pytest.fixture
+    def open_folder(self) -> Iterator[Path]:
+        """A directory that every user may enter. Not ``tmp_path``: each start of pytest closes its parent to others."""
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder).chmod(0o755)
+            yield Path(folder)
+
     @pytest.mark.parametrize("what", ["file", "folder", "new"])
-    def test_a_read_only_file_or_directory_is_refused(self, tmp_path: Path, what: str) -> None:
-        folder = tmp_path / "data"
+    def test_a_read_only_file_or_directory_is_refused(self, open_folder: Path, what: str) -> None:
+        folder = open_folder / "data"
         folder.mkdir()
         path = folder / "jobs.db"
         if what != "new":
@@ -219,10 +228,6 @@ class TestReadOnly:
             for each in folder.iterdir():
                 each.chmod(0o444 if each.is_file() and what == "file" else 0o777)
         folder.chmod(0o777 if what == "file" else 0o555)
-        for parent in tmp_path.parents:
-            if parent.stat().st_uid == os.geteuid() and not parent.stat().st_mode & 0o001:
-                parent.chmod(parent.stat().st_mode | 0o011)
-        tmp_path.chmod(0o755)
         said = subprocess.run(
             [sys.executable, "-c", READ_ONLY, str(path)], capture_output=True, text=True, timeout=60, check=False
         )
