@@ -110,7 +110,7 @@ class TestMore:
 
 
 async def test_a_repeated_turn_leaves_out_leases_that_the_worker_holds(store: Door) -> None:
-    """It asks for all jobs that run under its name: the reply has those that it does not know."""
+    """The worker asks for all jobs that run under its name. The reply has the jobs that the worker does not know."""
     made = [job() for _ in range(3)]
     await put_in(store, *made)
     hand = await Hand(store).join()

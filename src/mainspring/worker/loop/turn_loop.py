@@ -463,7 +463,7 @@ class TurnSender:
 
 
 def replace_unstorable(ack: Ack) -> Ack | None:
-    """The ack to send instead of one that cannot be stored; None if it is such a replacement already."""
+    """The ack to send in place of an ack that cannot be stored; None if the ack is itself such a replacement."""
     if ack.error == _UNSTORABLE_RECORD:
         return None
     return Ack.dead(ack.lease, _UNSTORABLE_RECORD, Reason.NOT_RETRYABLE, label=_UNSTORABLE.type)

@@ -181,7 +181,7 @@ async def run_async(
 ) -> None:
     """Run the attempt of an ``async def`` task in ``slot``, from the stored record to its ack, and pass both on.
 
-    A call at the end, not a returned ack: a coroutine more around each body costs a job about 1 % of its CPU time.
+    It calls ``on_end`` instead of returning the ack, so that a body has one coroutine less around it.
     """
     try:
         ack = executor.refuse(attempt)
