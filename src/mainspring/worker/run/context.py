@@ -8,16 +8,17 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from datetime import UTC, datetime
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 from uuid import UUID
 
 from mainspring.codec import loads
 from mainspring.common.clock import boottime, to_datetime
 from mainspring.common.ids import derived_id, new_id
+from mainspring.common.redact import running_job
 from mainspring.errors import NotBuilt, NotOpen, SoftTimeout
 from mainspring.worker.run import context_reports
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
@@ -25,6 +26,8 @@ from mainspring.worker.run.classify import ending_error
 from mainspring.worker.run.context_reports import Track
 
 if TYPE_CHECKING:
+    from contextvars import ContextVar
+
     from mainspring.jobs.call import Call
     from mainspring.jobs.job import Job
     from mainspring.limits.declare import LimitSet
@@ -36,8 +39,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _NOT_BUILT = frozenset({"step", "sleep", "wait_event", "transaction", "checkpoint", "resume", "flow"})
 
-current: ContextVar[RunningAttempt] = ContextVar("mainspring_attempt")
-"""The attempt whose body runs here."""
+current = cast("ContextVar[RunningAttempt]", running_job)
+"""The attempt whose body runs here. It is set before the arguments of the attempt are decoded."""
 
 
 class SpawnedChild(NamedTuple):
