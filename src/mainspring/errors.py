@@ -696,6 +696,13 @@ class UnsupportedFileSystem(StoreError):
     """SQLite needs a local file system with working locks."""
 
 
+class InMemoryStore(StoreError):
+    """A store in memory belongs to one process, and the call needs it in a second process."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="Use a file: sqlite:///jobs.db. A store in memory runs jobs with app.worker().")
+
+
 class StoreReadOnly(StoreError):
     """The store refuses writes: a replica, a read-only file, or a failover in progress."""
 
