@@ -89,9 +89,8 @@ if TYPE_CHECKING:
     from typing import Any
     from uuid import UUID
 
-    from mainspring.jobs.why import Why
-
     from mainspring.common.duration import Duration
+    from mainspring.jobs.why import Why
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:

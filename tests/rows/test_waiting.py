@@ -40,6 +40,7 @@ def test_a_timeout_names_the_missing_worker_and_the_store(app: Mainspring) -> No
     assert mask_url(app.settings.url) in str(error)
     assert "mainspring worker" in error.hint
     assert (error.state, error.url) == ("ready", mask_url(app.settings.url))
+    assert error.why is not None
     assert [each.kind for each in error.why.obstacles] == ["no_worker"]
     assert pickle.loads(pickle.dumps(error)).why == error.why
 
@@ -130,7 +131,7 @@ def test_why_suggests_the_queue_with_a_similar_name(app: Mainspring) -> None:
 
     job = send.options(queue="emial").enqueue()
     with app.worker():
-        until(lambda: app.workers.list(), "the worker")
+        until(app.workers.list, "the worker")
         assert "no live worker serves queue 'emial'; did you mean 'email'?" in str(job.why())
 
 

@@ -266,9 +266,7 @@ class Job(Handle, Generic[R_co]):
 
     async def _pause(self, pace: PollPause, row: JobRow) -> None:
         if not await pace.pause():
-            raise ResultTimeout(
-                self.id, pace.limit, row.state, why=await self._why_now(row), url=self._shown_url
-            )
+            raise ResultTimeout(self.id, pace.limit, row.state, why=await self._why_now(row), url=self._shown_url)
 
     async def _explain(self, row: JobRow) -> Why:
         from mainspring.jobs.actions import store_now
