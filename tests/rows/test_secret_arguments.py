@@ -90,12 +90,12 @@ READ = """
 
 @pytest.mark.row("G2")
 class TestErrorsAndLines:
-    @pytest.mark.parametrize("format", ["pretty", "json"])
-    def test_no_text_of_a_job_shows_the_value_of_a_secret_argument(self, project: Project, format: str) -> None:
+    @pytest.mark.parametrize("log_format", ["pretty", "json"])
+    def test_no_text_of_a_job_shows_the_value_of_a_secret_argument(self, project: Project, log_format: str) -> None:
         """Not the log lines, the errors, the tracebacks, the causes, the progress, the events or the command line."""
         project.write(LEAKY)
         jobs = project.python(START).split()
-        done = project.work(env={"MAINSPRING_LOG_FORMAT": format})
+        done = project.work(env={"MAINSPRING_LOG_FORMAT": log_format})
         record = project.python(READ)
         shown = {"log": done.stderr, "events": done.stdout, "record": record}
         for job in jobs:
