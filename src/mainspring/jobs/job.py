@@ -11,7 +11,16 @@ from mainspring.codec import loads
 from mainspring.common.handles import Handle
 from mainspring.common.ids import id_of
 from mainspring.common.pause import PollPause
-from mainspring.errors import JobCancelled, JobDead, JobNotFound, KeyTaken, ResultGone, ResultTimeout, WrongState
+from mainspring.errors import (
+    JobCancelled,
+    JobDead,
+    JobNotFound,
+    KeyTaken,
+    ResultGone,
+    ResultTimeout,
+    ResultTooLarge,
+    WrongState,
+)
 from mainspring.jobs.info import build_info, build_log_entry, decode_error
 from mainspring.jobs.query import Query
 from mainspring.options import checks
@@ -91,7 +100,8 @@ class Job(Handle, Generic[R_co]):
     async def aresult(self, timeout: Duration | None = None) -> R_co:
         """Wait until the job has ended, and return the value that the task returned.
 
-        Raises ``JobDead``, ``JobCancelled``, ``ResultTimeout`` (the job continues) or ``ResultGone``.
+        Raises ``JobDead``, ``JobCancelled``, ``ResultTimeout`` (the job continues), ``ResultTooLarge`` or
+        ``ResultGone``.
         """
         row = await self._wait_for_end(timeout)
         if row.state is State.DEAD:
@@ -106,7 +116,8 @@ class Job(Handle, Generic[R_co]):
             raise JobCancelled(self.id, row.note or row.reason or "")
         if row.result is None:
             note = decode_error(row.error)
-            raise ResultGone(self.id, note.message if note else "none was kept")
+            too_large = ResultTooLarge.from_message(note.message, self.id) if note else None
+            raise too_large or ResultGone(self.id, note.message if note else "none was kept")
         return self._decode(row.result)
 
     result = blocking.twin(aresult)
