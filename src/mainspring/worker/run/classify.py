@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -49,7 +50,7 @@ log = logging.getLogger("mainspring.worker")
 _MICROSECOND = timedelta(microseconds=1)
 _MISUSE = (ConfigError, WouldBlockLoop, WouldDeadlock, NoMainGuard, ForkedWorker, MissingArgument, UnknownArgument)
 """Errors of the program itself: another attempt of the same code raises the same error."""
-_CALLERS = os.path.dirname(__file__) + os.sep
+_CALLERS = str(Path(__file__).parent) + os.sep
 """The directory of the modules that call the functions of tasks."""
 
 

@@ -11,8 +11,8 @@
 one, because an exception can be thrown into them between two steps.
 
 Encoding never raises: there is an ack for every possible end of a body. A result that is too large is dropped, and the
-job succeeds; a result that cannot be stored for another reason makes the job dead. ``decode_record``, at the end of this file,
-decodes the stored record of a job into the arguments of its call.
+job succeeds; a result that cannot be stored for another reason makes the job dead. ``decode_record``, at the end of
+this file, decodes the stored record of a job into the arguments of its call.
 """
 
 from __future__ import annotations
