@@ -50,7 +50,7 @@ class Job(Handle, Generic[R_co]):
 
     __slots__ = ("_client", "_decode", "_id", "created", "task")
 
-    INSTEAD = "Send job.id; app.jobs.get(id) or task.job(id) makes the handle again."
+    _INSTEAD = "Send job.id; app.jobs.get(id) or task.job(id) makes the handle again."
     _PATH = "job"
 
     def __init__(
