@@ -16,7 +16,7 @@ from mainspring.jobs import actions
 from mainspring.jobs.query import Query
 from mainspring.states import LIVE, State
 from mainspring.worker.run.executor import decode_record
-from mainspring.worker.run.secret_arguments import remember_all
+from mainspring.worker.secret_arguments import remember_all
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring

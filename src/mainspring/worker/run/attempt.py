@@ -10,7 +10,7 @@ from uuid import UUID
 from mainspring.common.clock import boottime
 from mainspring.common.ids import worker_id
 from mainspring.jobs.lanes import is_limited, limit_label, limits_in
-from mainspring.worker.run.secret_arguments import find_secrets
+from mainspring.worker.secret_arguments import find_secrets
 
 if TYPE_CHECKING:
     import asyncio

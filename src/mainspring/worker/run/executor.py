@@ -34,8 +34,8 @@ from mainspring.worker.run import classify, wrappers
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
 from mainspring.worker.run.bulk.executor import BulkExecutor
 from mainspring.worker.run.context import context_of, current
-from mainspring.worker.run.secret_arguments import remember_declared
 from mainspring.worker.run.timeouts import AttemptTimeouts, WithSoftTimeout
+from mainspring.worker.secret_arguments import remember_declared
 
 if TYPE_CHECKING:
     from mainspring.tasks.middleware import Middleware

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mainspring.codec import loads
-from mainspring.common.redact import SHORTEST_WORD, remember, secrets_in
+from mainspring.common.redact import SHORTEST_WORD, hide, remember, secrets_in
 from mainspring.jobs.records import JobBody
 
 if TYPE_CHECKING:
@@ -42,6 +42,21 @@ def find_secrets(spec: TaskSpec, record: bytes) -> tuple[str, ...]:
         return secrets_in(_by_name(spec, body), {*body.hide, *spec.hide})
     except Exception:  # noqa: BLE001 - the job is dead as undecodable, and says why
         return ()
+
+
+def shown_arguments(spec: TaskSpec | None, record: bytes) -> dict[str, Any]:
+    """The arguments of a job as ``job.info().args`` shows them; empty if its record cannot be read."""
+    try:
+        body = _decode_body(record)
+        if spec is None:
+            given = loads(body.args)
+            return hide(given if isinstance(given, dict) else {}, body.hide)
+        given = _by_name(spec, body)
+        if by_place := given.pop("@", ()):
+            given |= {"*": rest} if (rest := by_place[len(spec.signature.positional) :]) else {}
+        return hide(given, {*body.hide, *spec.hide})
+    except Exception:  # noqa: BLE001 - as above
+        return {}
 
 
 def _by_name(spec: TaskSpec, body: JobBody) -> dict[str, Any]:
