@@ -322,7 +322,6 @@ class Mainspring:
 
         resolve_options("worker", o, subject="app.run")
         self.client.check_worker("app.run")
-        self.settings.address.check_processes("app.run()")
         return run(self, dict(o))
 
     def worker(self, **o: Unpack[WorkerOptions]) -> EmbeddedWorker:
@@ -380,7 +379,7 @@ class Mainspring:
     def client(self) -> Client:
         """The client of the store; opens the store at the first use."""
         if self._client is None:
-            self._client = Client(self.settings.address, self.settings.full_wait)
+            self._client = Client(self.settings.address, self.settings.full_wait, self.settings.enqueue_patience)
         return self._client
 
     def import_included(self) -> None:

@@ -90,10 +90,16 @@ def connect(
     return connect_to(address, clock=clock, deadline=deadline)
 
 
-def connect_to(address: StoreAddress, *, clock: Clock | None = None, deadline: float = 10.0) -> Door:
+def connect_to(
+    address: StoreAddress,
+    *,
+    clock: Clock | None = None,
+    deadline: float = 10.0,
+    enqueue_deadline: float | None = None,
+) -> Door:
     """The store at an address behind the door, not opened yet."""
     address.check()
-    return Door(_engine(address, clock), deadline=deadline)
+    return Door(_engine(address, clock), deadline=deadline, enqueue_deadline=enqueue_deadline)
 
 
 def _engine(at: StoreAddress, clock: Clock | None) -> Engine:
