@@ -590,6 +590,17 @@ class ResultTooLarge(JobError):
         self.size = size
         self.limit = limit
 
+    @classmethod
+    def from_message(cls, message: str, job: UUID | str) -> ResultTooLarge | None:
+        """The error whose stored message this is; None for another message."""
+        import re
+
+        found = re.search(r"the result takes ([\d,]+) bytes, the limit is ([\d,]+);", message)
+        if found is None:
+            return None
+        size, limit = (int(number.replace(",", "")) for number in found.groups())
+        return cls(size, limit, job=job)
+
 
 class JobNotFound(JobError, LookupError):
     """The store has no job with this id."""
