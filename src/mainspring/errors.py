@@ -7,6 +7,8 @@
     │   ├── UnknownOption                   no such option; did you mean ...?
     │   ├── InvalidOption                   the option's value is wrong
     │   ├── NotBuilt                        the name is reserved for a later release
+    │   │   ├── NotBuiltAttribute (AttributeError)
+    │   │   └── NotBuiltImport (ImportError)
     │   ├── BadUrl                          the store's URL is not valid
     │   └── BadSignature                    an annotation of a task cannot be resolved or stored
     ├── EnqueueError                    the job was not created
@@ -66,6 +68,8 @@
         ├── NotOpen
         ├── NoApp                           a task of a Tasks() that no app, or more than one, includes
         ├── ForkedWorker
+        ├── UnknownAttribute (AttributeError)   says what another library's name is called here
+        ├── UnknownImport (ImportError)         the same for ``from mainspring import ...``
         ├── InsideTest                      not possible while the app is in test mode
         └── OutsideTest                     a test without app.test() opened a real store
 
@@ -90,6 +94,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from mainspring.common.duration import Duration
+    from mainspring.jobs.why import Why
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
@@ -132,7 +137,8 @@ def shown(value: object, limit: int = 80) -> str:
 def _rebuild(cls: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
     error = cls.__new__(cls)
     error.args = args
-    error.__dict__.update(state)
+    for name, value in state.items():
+        setattr(error, name, value)
     return error
 
 
@@ -203,6 +209,20 @@ class NotBuilt(ConfigError):
         )
         self.subject = subject
         self.name = name
+
+
+class NotBuiltAttribute(NotBuilt, AttributeError):  # type: ignore[misc]  # the name is text in both
+    """An attribute that a later release will have; ``hasattr`` says False."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, {**self.__dict__, "name": self.name})
+
+
+class NotBuiltImport(NotBuilt, ImportError):  # type: ignore[misc]  # the name is text in both
+    """``from mainspring import name``, and a later release will have the name."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, {**self.__dict__, "name": self.name})
 
 
 class BadUrl(ConfigError):
@@ -509,14 +529,29 @@ class JobCancelled(JobError):
 class ResultTimeout(JobError, TimeoutError):
     """The job did not finish before the caller's timeout. The job is not affected."""
 
-    def __init__(self, job: UUID | str, waited: float, state: str = "") -> None:
+    def __init__(
+        self, job: UUID | str, waited: float, state: str = "", *, why: Why | None = None, url: str = ""
+    ) -> None:
+        still = why.text if why is not None else state
         super().__init__(
-            f"job {job} did not finish within {waited:g} s{' (it is ' + state + ')' if state else ''}",
+            f"job {job} did not finish within {waited:g} s"
+            f"{f'; it is still {still}' if still else ''}{f' (store: {url})' if url else ''}",
             job=job,
-            hint="The job is not affected. Wait longer, or call job.why() to see what it waits for.",
+            hint=_timeout_hint(why),
         )
         self.waited = waited
         self.state = state
+        self.why = why
+        """The answer of ``job.why()`` when the timeout had passed; None if the store did not answer."""
+        self.url = url
+        """The URL of the store, without its password."""
+
+
+def _timeout_hint(why: Why | None) -> str:
+    missing = [] if why is None else [each.name for each in why.obstacles if each.kind == "no_worker"]
+    if missing:
+        return f"The job is not affected. Start a worker for its queue: mainspring worker -Q {missing[0]}"
+    return "The job is not affected. Wait longer, or call job.why() to see what it waits for."
 
 
 class ResultGone(JobError):
@@ -541,6 +576,17 @@ class ResultTooLarge(JobError):
         )
         self.size = size
         self.limit = limit
+
+    @classmethod
+    def from_message(cls, message: str, job: UUID | str) -> ResultTooLarge | None:
+        """The error whose stored message this is; None for another message."""
+        import re
+
+        found = re.search(r"the result takes ([\d,]+) bytes, the limit is ([\d,]+);", message)
+        if found is None:
+            return None
+        size, limit = (int(number.replace(",", "")) for number in found.groups())
+        return cls(size, limit, job=job)
 
 
 class JobNotFound(JobError, LookupError):
@@ -696,6 +742,13 @@ class UnsupportedFileSystem(StoreError):
     """SQLite needs a local file system with working locks."""
 
 
+class InMemoryStore(StoreError):
+    """A store in memory belongs to one process, and the call needs it in a second process."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="Use a file: sqlite:///jobs.db. A store in memory runs jobs with app.worker().")
+
+
 class StoreReadOnly(StoreError):
     """The store refuses writes: a replica, a read-only file, or a failover in progress."""
 
@@ -782,6 +835,28 @@ class NoApp(UseError):
 
 class ForkedWorker(UseError):
     """A worker object is used in a forked child of the process that made it."""
+
+
+class UnknownAttribute(UseError, AttributeError):
+    """The object has no such attribute; the hint says what another library's name is called here."""
+
+    def __init__(self, subject: str, name: str, *, hint: str = "", near: str = "") -> None:
+        super().__init__(f"{subject} has no attribute {name!r}{near}", hint=hint)
+        self.name = name  # with a name of its own, the traceback of Python adds no second guess
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, {**self.__dict__, "name": self.name})
+
+
+class UnknownImport(UseError, ImportError):
+    """The package has no such name; the hint says what another library's name is called here."""
+
+    def __init__(self, package: str, name: str, *, hint: str = "", near: str = "") -> None:
+        super().__init__(f"cannot import name {name!r} from {package!r}{near}", hint=hint)
+        self.name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, {**self.__dict__, "name": self.name})
 
 
 class InsideTest(UseError):
