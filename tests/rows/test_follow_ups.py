@@ -376,3 +376,24 @@ def test_the_follow_up_of_a_spawned_job_shares_the_trace(app: Mainspring) -> Non
         child.join(timeout=LIMIT)
     [last] = children(app, child)
     assert (last.task, last.trace, last.parent) == ("elsewhere", job.id.hex, child.id)
+
+
+def test_a_job_that_snoozes_until_its_children_have_ended_combines_their_results(app: Mainspring) -> None:
+    """A follow-up would start when the parent ends; this waits for the children, and keeps no slot."""
+    from mainspring import Context, Snooze
+
+    @app.task(name="page")
+    def page(n: int) -> int:
+        return n * 10
+
+    @app.task(name="total")
+    def total(ctx: Context, pages: int) -> int:
+        found = [ctx.spawn(page.s(n)) for n in range(pages)]
+        if not all(child.info().final for child in found):
+            raise Snooze(for_="20ms")
+        return sum(child.result() for child in found)
+
+    with app.worker(concurrency={"default": 1}):
+        job = total.enqueue(5)
+        assert job.result(timeout=LIMIT) == 100
+    assert (len(children(app, job)), job.info().attempt) == (5, 1)
