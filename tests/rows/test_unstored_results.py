@@ -144,7 +144,7 @@ def test_a_tuple_is_read_back_as_declared_or_as_a_list(app: Mainspring) -> None:
         return {"pair": (1, 2)}
 
     @app.task(name="undeclared")
-    def undeclared():  # type: ignore[no-untyped-def]  # noqa: ANN202 - this is the case
+    def undeclared():  # type: ignore[no-untyped-def]
         return 1, "x"
 
     with app.worker():
