@@ -64,6 +64,7 @@ class Dispatcher:
         self.breaker_counts: BreakerCounts | None = None
         """Counts the successes of tasks with a breaker, once a job of such a task was claimed."""
         self._environment = environment
+        self._job_lines = environment.job_lines
         self._tasks = config.tasks
         self._learn = config.learn
         self._late_tasks: dict[str, TaskSpec] = {}
@@ -139,6 +140,8 @@ class Dispatcher:
             return
         if attempt.ending is Ending.GONE:
             return
+        if self._job_lines is not None:
+            self._job_lines.log_end(attempt, ack)
         if attempt.actual_cost is not None:
             ack = msgspec.structs.replace(ack, spent=tuple(attempt.actual_cost.items()))
         if attempt.has_reports:
