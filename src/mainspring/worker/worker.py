@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from mainspring.common.clock import boottime
+from mainspring.common.ids import id_text
 from mainspring.limits.records import Limit
 from mainspring.schedules.plan import ScheduleNews
 from mainspring.stores.base import Store
@@ -342,7 +343,7 @@ class Worker:
         assert self._drain is not None
         if attempt.ending not in (Ending.HARD, Ending.CANCEL):
             return
-        job = f"job {attempt.claim.id.hex()} ({attempt.claim.task})"
+        job = f"job {id_text(attempt.claim.id)} ({attempt.claim.task})"
         if not self.supervised:
             log.error(
                 "%s does not end, and its slot stays occupied until it does: an embedded worker cannot be replaced", job
