@@ -7,7 +7,10 @@
     │   ├── UnknownOption                   no such option; did you mean ...?
     │   ├── InvalidOption                   the option's value is wrong
     │   ├── NotBuilt                        the name is reserved for a later release
+    │   │   ├── NotBuiltAttribute (AttributeError)
+    │   │   └── NotBuiltImport (ImportError)
     │   ├── BadUrl                          the store's URL is not valid
+    │   ├── MissingDriver                   the package that talks to this store is not installed
     │   └── BadSignature                    an annotation of a task cannot be resolved or stored
     ├── EnqueueError                    the job was not created
     │   ├── ArgumentError (TypeError)
@@ -66,6 +69,8 @@
         ├── NotOpen
         ├── NoApp                           a task of a Tasks() that no app, or more than one, includes
         ├── ForkedWorker
+        ├── UnknownAttribute (AttributeError)   says what another library's name is called here
+        ├── UnknownImport (ImportError)         the same for ``from mainspring import ...``
         ├── InsideTest                      not possible while the app is in test mode
         └── OutsideTest                     a test without app.test() opened a real store
 
@@ -133,7 +138,8 @@ def shown(value: object, limit: int = 80) -> str:
 def _rebuild(cls: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
     error = cls.__new__(cls)
     error.args = args
-    error.__dict__.update(state)
+    for name, value in state.items():
+        setattr(error, name, value)
     return error
 
 
@@ -206,6 +212,20 @@ class NotBuilt(ConfigError):
         self.name = name
 
 
+class NotBuiltAttribute(NotBuilt, AttributeError):  # type: ignore[misc]  # the name is text in both
+    """An attribute that a later release will have; ``hasattr`` says False."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, {**self.__dict__, "name": self.name})
+
+
+class NotBuiltImport(NotBuilt, ImportError):  # type: ignore[misc]  # the name is text in both
+    """``from mainspring import name``, and a later release will have the name."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, {**self.__dict__, "name": self.name})
+
+
 class BadUrl(ConfigError):
     """The store's URL is not valid."""
 
@@ -215,6 +235,18 @@ class BadUrl(ConfigError):
             hint=hint or "Use sqlite:///path/file.db, postgresql://user:password@host/db or redis://host:6379/0.",
         )
         self.url = mask_url(url)
+
+
+class MissingDriver(ConfigError):
+    """The Python package that talks to this kind of store is not installed, or cannot be imported."""
+
+    def __init__(self, url: str, driver: str, extra: str, why: str = "") -> None:
+        super().__init__(
+            f"the store {mask_url(url)} needs the package {driver!r}, which {why or 'is not installed'}",
+            hint=f'Run: pip install "mainspring[{extra}]"',
+        )
+        self.url = mask_url(url)
+        self.driver = driver
 
 
 class BadSignature(ConfigError):
@@ -558,6 +590,17 @@ class ResultTooLarge(JobError):
         self.size = size
         self.limit = limit
 
+    @classmethod
+    def from_message(cls, message: str, job: UUID | str) -> ResultTooLarge | None:
+        """The error whose stored message this is; None for another message."""
+        import re
+
+        found = re.search(r"the result takes ([\d,]+) bytes, the limit is ([\d,]+);", message)
+        if found is None:
+            return None
+        size, limit = (int(number.replace(",", "")) for number in found.groups())
+        return cls(size, limit, job=job)
+
 
 class JobNotFound(JobError, LookupError):
     """The store has no job with this id."""
@@ -712,6 +755,13 @@ class UnsupportedFileSystem(StoreError):
     """SQLite needs a local file system with working locks."""
 
 
+class InMemoryStore(StoreError):
+    """A store in memory belongs to one process, and the call needs it in a second process."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="Use a file: sqlite:///jobs.db. A store in memory runs jobs with app.worker().")
+
+
 class StoreReadOnly(StoreError):
     """The store refuses writes: a replica, a read-only file, or a failover in progress."""
 
@@ -798,6 +848,28 @@ class NoApp(UseError):
 
 class ForkedWorker(UseError):
     """A worker object is used in a forked child of the process that made it."""
+
+
+class UnknownAttribute(UseError, AttributeError):
+    """The object has no such attribute; the hint says what another library's name is called here."""
+
+    def __init__(self, subject: str, name: str, *, hint: str = "", near: str = "") -> None:
+        super().__init__(f"{subject} has no attribute {name!r}{near}", hint=hint)
+        self.name = name  # with a name of its own, the traceback of Python adds no second guess
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, {**self.__dict__, "name": self.name})
+
+
+class UnknownImport(UseError, ImportError):
+    """The package has no such name; the hint says what another library's name is called here."""
+
+    def __init__(self, package: str, name: str, *, hint: str = "", near: str = "") -> None:
+        super().__init__(f"cannot import name {name!r} from {package!r}{near}", hint=hint)
+        self.name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, {**self.__dict__, "name": self.name})
 
 
 class InsideTest(UseError):

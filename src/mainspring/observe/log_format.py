@@ -1,7 +1,7 @@
 """Formats of a log record: JSON for programs, text for people. All formats hide secrets and never raise.
 
 Logged text cannot forge a line or control a terminal: JSON lines escape control characters; in text lines control
-characters and line ends are shown as ``\\n`` or ``\\x1b``.
+characters are shown as ``\\x1b``, and the further lines of a text are indented.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         job_line = getattr(record, LINE, None)
-        lines = [self._job_line(record, job_line) if job_line is not None else self._line(record)]
+        lines = [self._job_line(record, job_line)] if job_line is not None else self._lines(record)
         if (error := _error_of(record)) is not None:
             lines += _set_in(error["traceback"])
             if job_line is not None:
@@ -80,15 +80,18 @@ class TextFormatter(logging.Formatter):
             lines += _set_in(redact(record.stack_info))
         return self._whole(record, lines)
 
-    def _line(self, record: logging.LogRecord) -> str:
+    def _lines(self, record: logging.LogRecord) -> list[str]:
         extras = hide(_extras(record), self._hidden)
         message = _message(record)
         if head := _head(extras):
             message = f"{head} {message}"
         rest = "".join(f" {name}={_shown(value)}" for name, value in extras.items() if name not in FIELDS)
+        message, *more = message.split("\n")
         text = escape(message + redact(rest))
-        level = self._coloured(record, f"{record.levelname:<7}")
-        return f"{self._time(record)}{level} {record.process} {escape(record.name)}: {text}"
+        return [f"{self._prefix(record)}{escape(record.name)}: {text}", *(f"    {escape(line)}" for line in more)]
+
+    def _prefix(self, record: logging.LogRecord) -> str:
+        return f"{self._time(record)}{self._coloured(record, f'{record.levelname:<7}')} {record.process} "
 
     def _job_line(self, record: logging.LogRecord, line: JobLine) -> str:
         return self._time(record) + escape(redact(line.text()))
@@ -136,8 +139,8 @@ class JournalFormatter(TextFormatter):
     The number is the priority that ``journalctl -p`` filters by, in front of each line of a traceback too.
     """
 
-    def _line(self, record: logging.LogRecord) -> str:
-        return super()._line(record).partition(f" {record.process} ")[2]
+    def _prefix(self, record: logging.LogRecord) -> str:  # noqa: ARG002 - the journal has all of it
+        return ""
 
     def _time(self, record: logging.LogRecord) -> str:  # noqa: ARG002 - the journal has the time
         return ""
@@ -176,7 +179,8 @@ def _set_in(text: str) -> list[str]:
 def _head(fields: Mapping[str, Any]) -> str:
     if not fields.get("job_id"):
         return ""
-    return f"[{fields.get('task')} {fields['job_id']}#{fields.get('attempt')}]"
+    job = " ".join(str(fields[name]) for name in ("task", "job_id") if name in fields)
+    return f"[{job}#{fields['attempt']}]" if "attempt" in fields else f"[{job}]"
 
 
 def _moment(record: logging.LogRecord) -> datetime:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+import msgspec
+
 from mainspring.common.duration import Duration
+from mainspring.common.handles import foreign_hint
 from mainspring.common.redact import remember_url
 from mainspring.common.sizes import Size
 from mainspring.errors import InvalidOption, UnknownOption, mask_url
@@ -97,6 +101,8 @@ class AppSettings:
         self.declared_in = declared_in
         self._given = {name: _checked(name, value) for name, value in given.items()}
         self._address: StoreAddress | None = None
+        self._memory = uuid.uuid4().hex
+        """The name of the app's store if it is in memory: another app in this process has another one."""
 
     if not TYPE_CHECKING:  # a type checker uses the annotations above
 
@@ -130,9 +136,9 @@ class AppSettings:
         """The address of the store, with all that is needed to open it."""
         if self._address is not None:
             return self._address
-        at = StoreAddress(**{name: getattr(self, name) for name in StoreAddress.__struct_fields__})
+        at = StoreAddress(**{name: getattr(self, name) for name in StoreAddress.__struct_fields__ if name in TABLE})
         at.check()
-        return at
+        return msgspec.structs.replace(at, memory=self._memory) if at.in_memory else at
 
     def use(self, address: StoreAddress | None) -> None:
         """Use another store than the settings name, for tests; None restores the store of the settings."""
@@ -204,7 +210,8 @@ def _checked(name: str, value: Any) -> Any:
 
 
 def _refusal(name: str) -> UnknownOption:
-    hint = ""
+    if hint := foreign_hint(name, "setting", "worker option"):
+        return UnknownOption("Mainspring", name, hint=hint)
     if name in OF_ONE_RUN:
         hint = f"{name!r} belongs to one run: app.run({name}=...)."
     elif any(option.name == name for option in options_for("task")):

@@ -1,8 +1,9 @@
-"""Log lines for failed attempts, dead jobs and breakers that change: one line each, with the fields of the job.
+"""Log lines for failed attempts, dead jobs, dropped results and breakers that change: one line each, with the fields of
+the job.
 
-Success is not logged here: see ``job_lines``. Where a worker logs a line for each attempt, those lines replace the
-lines of failed attempts and dead jobs. The error is shown in its stored form, without secrets, whichever log handler
-shows it.
+Success is not logged here, except a success whose result was dropped: see ``job_lines``. Where a worker logs a line for
+each attempt, those lines replace the lines of failed attempts and dead jobs. The error is shown in its stored form,
+without secrets, whichever log handler shows it.
 """
 
 from __future__ import annotations
@@ -44,11 +45,31 @@ def log_dead_job(attempt: RunningAttempt, error: ErrorRecord, reason: Reason | N
         log_record(logging.ERROR, f"the job is dead ({reason}): {shorten_error(error)}", attempt.log_fields, error)
 
 
+def log_dropped_result(attempt: RunningAttempt, note: ErrorRecord) -> None:
+    """The job has succeeded, but its result is too large and is not stored."""
+    if log.isEnabledFor(logging.WARNING):
+        text = f"the job of task {attempt.claim.task!r} succeeded without a result: {note.message}"
+        log_record(logging.WARNING, text, attempt.log_fields)
+
+
 def log_dead_with_worker(worker: str, why: str, jobs: Iterable[bytes], acks: Iterable[Ack] = ()) -> None:
     """These jobs are dead because their worker ended. ``acks`` are searched for further dead jobs."""
     for job in {*jobs, *(ack.id for ack in acks if ack.to is State.DEAD)}:
         id = str(UUID(bytes=job))
         log_record(logging.ERROR, f"job {id} is dead: its worker ended ({why})", {"job_id": id, "worker": worker})
+
+
+def log_blocked_loop(attempt: RunningAttempt | None, seconds: float, place: str) -> None:
+    """The event loop of this worker does not run: the body of ``attempt`` blocks it; None if another function does."""
+    if attempt is None:
+        what = "something outside of the bodies of jobs (a callback, a hook, or a task that a body has started)"
+    else:
+        what = f"task {attempt.claim.task!r} (job {UUID(bytes=attempt.claim.id)})"
+    text = (
+        f"{what} has blocked the event loop for {seconds:.1f} s; the other async jobs of this worker stand still\n"
+        f"{place}\n  Write the task as def, or call the blocking function with await asyncio.to_thread(...)."
+    )
+    log_record(logging.WARNING, text, {} if attempt is None else attempt.log_fields)
 
 
 def log_breaker_changes(breakers: Iterable[BreakerRow]) -> None:

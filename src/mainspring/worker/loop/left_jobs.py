@@ -19,8 +19,8 @@ from mainspring.states import State
 from mainspring.worker.eligibility import meets_terms, runnable_tasks
 
 if TYPE_CHECKING:
-    from mainspring.jobs.records import Bucket, JobRow
-    from mainspring.limits.records import BucketRow
+    from mainspring.jobs.records import JobRow
+    from mainspring.limits.records import Bucket, BucketRow
     from mainspring.stores.base import Store
     from mainspring.worker.config import WorkerConfig
 

@@ -10,8 +10,9 @@
 ``run_async`` does all of this for an ``async def`` task. The threads of ``slots/thread_slots.py`` take the steps one by
 one, because an exception can be thrown into them between two steps.
 
-Encoding never raises: there is an ack for every possible end of a body. ``decode_record``, at the end of this file,
-decodes the stored record of a job into the arguments of its call.
+Encoding never raises: there is an ack for every possible end of a body. A result that is too large is dropped, and the
+job succeeds; a result that cannot be stored for another reason makes the job dead. ``decode_record``, at the end of
+this file, decodes the stored record of a job into the arguments of its call.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from mainspring.common.redact import remember, remember_here
 from mainspring.errors import HardTimeout, Undecodable
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.records import RECORD_VERSION, JobBody
-from mainspring.worker.lease.shared_state import EARLY, STRICT, SUSPECT, TRIPS, UNTOLD, SharedState
+from mainspring.worker.lease.shared_state import EARLY, ON_LOOP, STRICT, SUSPECT, TRIPS, UNTOLD, SharedState
 from mainspring.worker.run import classify, wrappers
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
 from mainspring.worker.run.bulk.executor import BulkExecutor
@@ -125,6 +126,8 @@ class Executor:
             flags |= EARLY if claim.early else EARLY | UNTOLD
         if spec.breaker is not None and issubclass(HardTimeout, spec.breaker.trip_on or HardTimeout):
             flags |= TRIPS
+        if spec.kind == "async":
+            flags |= ON_LOOP
         if slot >= 0:  # -1: the shared state has no line left for this item of a bulk call
             self._shared_state.start(slot, claim.id, claim.token, deadline, retry_in, flags, now)
         current.set(attempt)
@@ -141,12 +144,13 @@ class Executor:
         if attempt.ending is Ending.HARD:
             return classify.ack_hard_timeout(attempt, attempt.retries, run_us)
         if type(value) in UNRUN:
-            return self.ack_failure(attempt, classify.unrun_error(value))
+            return classify.ack_unstored_result(attempt, classify.unrun_error(value), run_us)
         if not attempt.spec.keep_result:
             return Ack.succeeded(attempt.lease, run_us=run_us)
         data, note = attempt.spec.signature.encode_result(value, attempt.spec.result_limit)
-        error = None if note is None else classify.encode_error(note, attempt.environment.code)
-        return Ack.succeeded(attempt.lease, data, error=error, run_us=run_us)
+        if note is not None:
+            return classify.ack_unstored_result(attempt, note, run_us)
+        return Ack.succeeded(attempt.lease, data, run_us=run_us)
 
     def ack_failure(self, attempt: RunningAttempt, error: BaseException) -> Ack:
         """The ack for a body that raised ``error``."""
