@@ -78,11 +78,10 @@ class Job(Handle, Generic[R_co]):
 
     async def awhy(self) -> Why:
         """Return what prevents the job from running now, by the rules of the claim. No obstacles: it starts next."""
-        from mainspring.jobs.actions import store_now
         from mainspring.jobs.why import explain
 
         store = await self._client.store()
-        return await explain(store, await self._row(), await store_now(store))
+        return await explain(store, await self._row(), await store.now())
 
     why = blocking.twin(awhy)
 
