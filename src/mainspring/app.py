@@ -322,6 +322,7 @@ class Mainspring:
 
         resolve_options("worker", o, subject="app.run")
         self.client.check_worker("app.run")
+        self.settings.address.check_processes("app.run()")
         return run(self, dict(o))
 
     def worker(self, **o: Unpack[WorkerOptions]) -> EmbeddedWorker:

@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from mainspring.common.duration import Duration
+    from mainspring.jobs.why import Why
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
@@ -509,14 +510,29 @@ class JobCancelled(JobError):
 class ResultTimeout(JobError, TimeoutError):
     """The job did not finish before the caller's timeout. The job is not affected."""
 
-    def __init__(self, job: UUID | str, waited: float, state: str = "") -> None:
+    def __init__(
+        self, job: UUID | str, waited: float, state: str = "", *, why: Why | None = None, url: str = ""
+    ) -> None:
+        still = why.text if why is not None else state
         super().__init__(
-            f"job {job} did not finish within {waited:g} s{' (it is ' + state + ')' if state else ''}",
+            f"job {job} did not finish within {waited:g} s"
+            f"{f'; it is still {still}' if still else ''}{f' (store: {url})' if url else ''}",
             job=job,
-            hint="The job is not affected. Wait longer, or call job.why() to see what it waits for.",
+            hint=_timeout_hint(why),
         )
         self.waited = waited
         self.state = state
+        self.why = why
+        """The answer of ``job.why()`` when the timeout had passed; None if the store did not answer."""
+        self.url = url
+        """The URL of the store, without its password."""
+
+
+def _timeout_hint(why: Why | None) -> str:
+    missing = [] if why is None else [each.name for each in why.obstacles if each.kind == "no_worker"]
+    if missing:
+        return f"The job is not affected. Start a worker for its queue: mainspring worker -Q {missing[0]}"
+    return "The job is not affected. Wait longer, or call job.why() to see what it waits for."
 
 
 class ResultGone(JobError):
@@ -694,6 +710,13 @@ class StoreCorrupt(StoreError):
 
 class UnsupportedFileSystem(StoreError):
     """SQLite needs a local file system with working locks."""
+
+
+class InMemoryStore(StoreError):
+    """A store in memory belongs to one process, and the call needs it in a second process."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="Use a file: sqlite:///jobs.db. A store in memory runs jobs with app.worker().")
 
 
 class StoreReadOnly(StoreError):

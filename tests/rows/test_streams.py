@@ -97,7 +97,7 @@ class TestStream:
 
     def test_stream_ends_at_its_timeout(self, app: Mainspring) -> None:
         job = app.call("nobody.knows").enqueue()
-        with pytest.raises(ResultTimeout, match=r"0\.05 s \(it is ready\)"):
+        with pytest.raises(ResultTimeout, match=r"0\.05 s; it is still ready"):
             list(job.stream(timeout="50ms"))
 
     def test_the_stream_of_an_unknown_job_raises_job_not_found(self, app: Mainspring) -> None:

@@ -91,15 +91,21 @@ def find_app(named: str | None) -> Mainspring:
 def find_app_or_store(named: str | None, url: str | None, namespace: str | None, *, make: bool) -> Mainspring:
     """Find the app, or build one without code for a store URL. The store must exist unless ``make`` is true."""
     if url or namespace:
-        return _there(_of_a_store(named, url, namespace), make)
+        return check_store(_there(_of_a_store(named, url, namespace), make))
     try:
         found = find_target(named)
     except NoAppFound as error:
         file = next((file for file in _settings_files(Path.cwd()) if "url" in file.table), None)
         if os.environ.get(URL) or file is not None:
-            return _there(_bare(None, None, None if file is None else file.path), make)
+            return check_store(_there(_bare(None, None, None if file is None else file.path), make))
         raise NoAppFound(error.message, hint=f"{error.hint}, or the store: --url URL or ${URL}") from None
-    return load_app(found)
+    return check_store(load_app(found))
+
+
+def check_store(app: Mainspring) -> Mainspring:
+    """Refuse an app whose store is in memory: a command is a process of its own."""
+    app.settings.address.check_processes("a command")
+    return app
 
 
 def _of_a_store(named: str | None, url: str | None, namespace: str | None) -> Mainspring:

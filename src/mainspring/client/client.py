@@ -157,6 +157,8 @@ class Client:
     def check_worker(self, verb: str) -> None:  # noqa: ARG002 - the client of a test names it in its error
         """Raise if workers may not be started on this store; ``verb`` is the method that starts them."""
         test_guard.ask(self.address.url)
+        if self.address.in_memory:  # the app's store must not end with the worker
+            self._blocking_store()
 
     def _connect(self) -> Store:
         test_guard.ask(self.address.url)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
@@ -11,7 +13,17 @@ from mainspring.codec import loads
 from mainspring.common.handles import Handle
 from mainspring.common.ids import id_of
 from mainspring.common.pause import PollPause
-from mainspring.errors import JobCancelled, JobDead, JobNotFound, KeyTaken, ResultGone, ResultTimeout, WrongState
+from mainspring.errors import (
+    JobCancelled,
+    JobDead,
+    JobNotFound,
+    KeyTaken,
+    ResultGone,
+    ResultTimeout,
+    StoreError,
+    WrongState,
+    mask_url,
+)
 from mainspring.jobs.info import build_info, build_log_entry, decode_error
 from mainspring.jobs.query import Query
 from mainspring.options import checks
@@ -25,6 +37,11 @@ if TYPE_CHECKING:
     from mainspring.jobs.why import Why
 
 R_co = TypeVar("R_co", covariant=True)
+
+log = logging.getLogger("mainspring.jobs")
+
+SAY_AFTER = 10.0
+"""Seconds after which a caller of ``result()`` or ``join()`` without a timeout learns what the job waits for."""
 
 
 class Job(Handle, Generic[R_co]):
@@ -78,10 +95,7 @@ class Job(Handle, Generic[R_co]):
 
     async def awhy(self) -> Why:
         """Return what prevents the job from running now, by the rules of the claim. No obstacles: it starts next."""
-        from mainspring.jobs.why import explain
-
-        store = await self._client.store()
-        return await explain(store, await self._row(), await store.now())
+        return await self._explain(await self._row())
 
     why = blocking.twin(awhy)
 
@@ -90,7 +104,8 @@ class Job(Handle, Generic[R_co]):
     async def aresult(self, timeout: Duration | None = None) -> R_co:
         """Wait until the job has ended, and return the value that the task returned.
 
-        Raises ``JobDead``, ``JobCancelled``, ``ResultTimeout`` (the job continues) or ``ResultGone``.
+        Raises ``JobDead``, ``JobCancelled``, ``ResultTimeout`` (the job continues) or ``ResultGone``. Without a
+        timeout, a log line says after 10 s what the job waits for.
         """
         row = await self._wait_for_end(timeout)
         if row.state is State.DEAD:
@@ -111,7 +126,10 @@ class Job(Handle, Generic[R_co]):
     result = blocking.twin(aresult)
 
     async def ajoin(self, timeout: Duration | None = None) -> JobInfo:
-        """Wait until the job has ended, in whatever state, and return its info."""
+        """Wait until the job has ended, in whatever state, and return its info.
+
+        Without a timeout, a log line says after 10 s what the job waits for.
+        """
         return await self._info(await self._wait_for_end(timeout))
 
     join = blocking.twin(ajoin)
@@ -206,9 +224,19 @@ class Job(Handle, Generic[R_co]):
 
     async def _wait_for_end(self, timeout: Duration | None) -> JobRow:
         pace = PollPause(timeout)
+        say_at = time.monotonic() + SAY_AFTER if timeout is None else None
         while (row := await self._row()).state not in FINAL:
+            if say_at is not None and time.monotonic() >= say_at:
+                say_at = None
+                await self._say_what_it_waits_for(row)
             await self._pause(pace, row)
         return row
+
+    async def _say_what_it_waits_for(self, row: JobRow) -> None:
+        """Log what a caller waits for. A job that runs is no reason for a warning."""
+        if (why := await self._why_now(row)) is not None:
+            level = logging.INFO if why.state in (State.RUNNING, *FINAL) else logging.WARNING
+            log.log(level, "job %s (%s) is still %s (store: %s)", self.id, self.task, why.text, self._shown_url)
 
     async def _changes(self, pace: PollPause) -> AsyncGenerator[tuple[JobInfo]]:
         seen = None
@@ -238,4 +266,21 @@ class Job(Handle, Generic[R_co]):
 
     async def _pause(self, pace: PollPause, row: JobRow) -> None:
         if not await pace.pause():
-            raise ResultTimeout(self.id, pace.limit, row.state)
+            raise ResultTimeout(self.id, pace.limit, row.state, why=await self._why_now(row), url=self._shown_url)
+
+    async def _explain(self, row: JobRow) -> Why:
+        from mainspring.jobs.why import explain
+
+        store = await self._client.store()
+        return await explain(store, row, await store.now())
+
+    async def _why_now(self, row: JobRow) -> Why | None:
+        """What a caller waits for; None if the store does not answer: the caller learns that from its next look."""
+        try:
+            return await self._explain(row)
+        except StoreError:
+            return None
+
+    @property
+    def _shown_url(self) -> str:
+        return mask_url(self._client.address.url)

@@ -17,6 +17,7 @@ import msgspec
 
 from mainspring.breakers.records import BREAKER_SUFFIX, BreakerRow
 from mainspring.common.clock import to_datetime
+from mainspring.errors import did_you_mean
 from mainspring.jobs.lanes import BULK, VERSION, base_of, terms_of, version_term
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import JobBody, JobRow
@@ -59,10 +60,14 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     obstacles: tuple[Obstacle, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """The state and the obstacles in words: ``ready: no live worker serves queue 'default'``."""
+        found = "; ".join(each.text for each in self.obstacles)
+        return f"{self.state.value}: {found or 'nothing prevents it from running, it starts in the next free slot'}"
+
     def __str__(self) -> str:
-        if not self.obstacles:
-            return f"{self.id} is {self.state.value}: nothing prevents it from running, it starts in the next free slot"
-        return f"{self.id} is {self.state.value}: " + "; ".join(each.text for each in self.obstacles)
+        return f"{self.id} is {self.text}"
 
 
 async def explain(store: Store, row: JobRow, now: int) -> Why:
@@ -214,7 +219,8 @@ def _find_missing_worker(row: JobRow, workers: Sequence[WorkerRow]) -> list[Obst
     """Find why no live worker would claim the job."""
     serving = [each for each in workers if not each.lost and row.queue in each.queues]
     if not serving:
-        said = f"no live worker serves queue {row.queue!r}"
+        served = {queue for each in workers if not each.lost for queue in each.queues}
+        said = f"no live worker serves queue {row.queue!r}{did_you_mean(row.queue, served)}"
         return [Obstacle(kind="no_worker", text=said, name=row.queue)]
     needs = {term for term in terms_of(row.lane) if term[0] not in (VERSION, BULK)}
     fit = [each for each in serving if needs <= set(_read_facts(each).labels)]

@@ -1,7 +1,8 @@
 """A worker inside the user's own process: a thread with its own event loop, without signal handlers.
 
 Its lease does not depend on the host's GIL: a small heartbeat process sends heartbeats for it too, and gives its jobs
-back when the host is gone.
+back when the host is gone. A store in memory ends with the host and no other process can take its jobs, so there the
+lease is long and needs no such process.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
+import msgspec
+
 from mainspring.errors import ForkedWorker, NotOpen
 from mainspring.observe import logs
 
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 
     from mainspring.worker.config import WorkerConfig
     from mainspring.worker.worker import Worker
+
+LEASE_IN_MEMORY = 600_000_000
+"""Microseconds: the shortest lease of a worker whose store is in memory."""
 
 
 class EmbeddedWorker:
@@ -101,15 +107,15 @@ class EmbeddedWorker:
         from mainspring.worker.supervise.heartbeat_process import HeartbeatProcess
         from mainspring.worker.worker import Worker
 
-        config = self._config
+        config = _with_long_lease(self._config) if self._config.store.in_memory else self._config
         store = connect_to(config.store)
         await store.open()
         shared_state, lock = SharedState.create(), DeathLock.create()
-        process = HeartbeatProcess(shared_state, lock)
+        process = None if config.store.in_memory else HeartbeatProcess(shared_state, lock)
         try:
             heartbeats = functools.partial(
                 HeartbeatThread, config.store, settings=config.settings, shared_state=shared_state,
-                announce=lambda name: process.announce(Hello.of(name, config)),
+                announce=None if process is None else lambda name: process.announce(Hello.of(name, config)),
             )  # fmt: skip
             worker = Worker(
                 config, store, shared_state=shared_state, services=build_services, heartbeats=heartbeats,
@@ -123,7 +129,14 @@ class EmbeddedWorker:
             self._started.set()
             return await running
         finally:
-            process.stop()
+            if process is not None:
+                process.stop()
             lock.close(unlink=True)
             shared_state.close()
             await store.close()
+
+
+def _with_long_lease(config: WorkerConfig) -> WorkerConfig:
+    """The configuration of a worker whose jobs no other process can take."""
+    settings = config.settings
+    return config._replace(settings=msgspec.structs.replace(settings, lease=max(settings.lease, LEASE_IN_MEMORY)))

@@ -90,7 +90,7 @@ class Reloader:
             return
         if checked.error:
             now = "the old code keeps running" if self._is_serving else "nothing runs until the code is fixed"
-            self._say(f"{self._given.target} cannot be imported; {now}\n{checked.error.rstrip()}")
+            self._say(f"{self._given.target} cannot be served; {now}\n{checked.error.rstrip()}")
             return
         self._end()
         self._say(f"serving {self._given.target}, watching {', '.join(short_names(self._files))}")
@@ -254,7 +254,7 @@ def _run_check(given: Assignment, report: int) -> int:
     sys.path.insert(0, given.folder)
     try:
         app = load_target(given.target)
-        app.parts(**given.options)
+        app.parts(**given.options).store.check_processes("mainspring dev")
         if given.url:
             _prepare_store(app, given.url)
         checked = WatchedApp(list_app_files())

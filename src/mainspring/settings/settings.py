@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+import msgspec
 
 from mainspring.common.duration import Duration
 from mainspring.common.redact import remember_url
@@ -97,6 +100,8 @@ class AppSettings:
         self.declared_in = declared_in
         self._given = {name: _checked(name, value) for name, value in given.items()}
         self._address: StoreAddress | None = None
+        self._memory = uuid.uuid4().hex
+        """The name of the app's store if it is in memory: another app in this process has another one."""
 
     if not TYPE_CHECKING:  # a type checker uses the annotations above
 
@@ -130,9 +135,9 @@ class AppSettings:
         """The address of the store, with all that is needed to open it."""
         if self._address is not None:
             return self._address
-        at = StoreAddress(**{name: getattr(self, name) for name in StoreAddress.__struct_fields__})
+        at = StoreAddress(**{name: getattr(self, name) for name in StoreAddress.__struct_fields__ if name in TABLE})
         at.check()
-        return at
+        return msgspec.structs.replace(at, memory=self._memory) if at.in_memory else at
 
     def use(self, address: StoreAddress | None) -> None:
         """Use another store than the settings name, for tests; None restores the store of the settings."""

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainspring.errors import BadUrl, InvalidOption
+from mainspring.errors import BadUrl, InMemoryStore, InvalidOption
 from mainspring.stores.door import Door
 
 if TYPE_CHECKING:
     from mainspring.common.clock import Clock
     from mainspring.stores.base import Engine
 
+MEMORY = ":memory:"
 SCHEMES = {
     "sqlite": "sqlite",
     "postgres": "postgres",
@@ -49,6 +50,9 @@ class StoreAddress(msgspec.Struct, frozen=True, kw_only=True):
     """PostgreSQL: the URL for LISTEN, if ``url`` is that of a connection pooler."""
     pooler: bool = False
     """PostgreSQL: ``url`` is that of a connection pooler, so no state is left in a session."""
+    memory: str = ""
+    """SQLite in memory: the name by which the stores of one app find the same database in this process. Without a name,
+    each store has a database of its own."""
 
     def check(self) -> None:
         """Raise ``InvalidOption`` for an option that this engine does not have."""
@@ -57,6 +61,16 @@ class StoreAddress(msgspec.Struct, frozen=True, kw_only=True):
             if (value := getattr(self, name)) and engine != only:
                 hint = f"It is an option of {_NAMES[only]}. Remove it, or change the URL."
                 raise InvalidOption(name, value, f"is not an option of {_NAMES[engine]}", hint=hint)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the store is a SQLite database in the memory of this process."""
+        return engine_of(self.url) == "sqlite" and sqlite_path(self.url) == MEMORY
+
+    def check_processes(self, what: str) -> None:
+        """Raise ``InMemoryStore`` if the store is in memory; ``what`` is, or starts, another process."""
+        if self.in_memory:
+            raise InMemoryStore(f"{what} cannot use a store in memory (sqlite://): it exists in one process only")
 
 
 _ONLY = {"replicas": "redis", "wait_fsync": "redis", "listen_url": "postgres", "pooler": "postgres"}
@@ -87,7 +101,9 @@ def _engine(at: StoreAddress, clock: Clock | None) -> Engine:
         case "sqlite":
             from mainspring.stores.sqlite import SqliteStore
 
-            return SqliteStore(sqlite_path(at.url), namespace=at.namespace, durability=at.durability, clock=clock)
+            return SqliteStore(
+                sqlite_path(at.url), namespace=at.namespace, durability=at.durability, clock=clock, shared=at.memory
+            )
         case "postgres":
             from mainspring.stores.postgres import PostgresStore
 
@@ -108,7 +124,7 @@ def sqlite_path(url: str) -> str:
     """The file of a SQLite URL: ``sqlite:///rel.db``, ``sqlite:////abs.db``, or ``sqlite://`` for memory."""
     rest = url.removeprefix("sqlite:")
     if rest in ("//", "", "//:memory:", "///:memory:"):
-        return ":memory:"
+        return MEMORY
     if not rest.startswith("///"):
         raise BadUrl(
             url,
@@ -123,4 +139,4 @@ def missing_file(url: str) -> str | None:
     if engine_of(url) != "sqlite":
         return None
     path = sqlite_path(url)
-    return None if path == ":memory:" or Path(path).exists() else path
+    return None if path == MEMORY or Path(path).exists() else path

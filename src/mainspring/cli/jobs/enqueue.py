@@ -10,6 +10,7 @@ import click
 
 from mainspring.cli.common import answers, on_code
 from mainspring.cli.completion import task_names
+from mainspring.cli.find_app import check_store
 from mainspring.cli.flags import flags, read_flags, read_value
 from mainspring.cli.jobs.tables import as_json, compact
 from mainspring.cli.output import Shown, complain
@@ -48,6 +49,7 @@ def enqueue(
     task's name. Put -- before a negative number. With --wait, the exit code is 1 unless the job succeeded.
     """
     refuse_timeout(wait_timeout, wait=wait)
+    check_store(app)
     call = call_of(app, name_of(app, task, unknown=unknown), arguments)
     job = call.options(**read_flags("job", given)).enqueue()
     if not job.created:

@@ -12,6 +12,7 @@ import click
 from mainspring.cli.common import a_moment, answers, listing, moment, on_code, on_store, sure
 from mainspring.cli.completion import schedule_names
 from mainspring.cli.document import documents, iso
+from mainspring.cli.find_app import check_store
 from mainspring.cli.jobs.actions import describe_count
 from mainspring.cli.jobs.enqueue import refuse_timeout, waited
 from mainspring.cli.output import FactList, Shown, Table, complain
@@ -217,7 +218,7 @@ def sync(app: Mainspring) -> Shown:
     A worker that starts does this by itself unless newer code did it before. Use this command for a rollback, or
     before a deploy.
     """
-    synced = app.schedules.declare()._asdict()
+    synced = check_store(app).schedules.declare()._asdict()
     rows = [(name, word) for word, names in synced.items() for name in names]
     unchanged = sorted(set(app.tasks.scheduled) - {name for name, _ in rows})
     document = {**{word: list(names) for word, names in synced.items()}, "unchanged": unchanged}

@@ -41,6 +41,7 @@ from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, Turn
 from .breakers import report_breaker, reset_breaker, trip_breaker
 from .documents import documents, put_document
 from .driver.database import SqliteDatabase
+from .driver.memory import SharedDatabase, join_database
 from .fleet import beat, rescue, retire, workers
 from .holders import HoldRequest, hold, holders, release
 from .jobs.actions import act
@@ -74,14 +75,21 @@ class SqliteStore:
         namespace: str = "default",
         durability: Literal["full", "normal"] | str = "full",
         clock: Clock | None = None,
+        shared: str = "",
     ) -> None:
+        """``shared``: the name of a database in memory that other stores of this process use too."""
         if not re.fullmatch(r"[a-z][a-z0-9_]*", namespace):
             raise InvalidOption(
                 "namespace", namespace, "must be lower-case letters, digits and _, and begin with a letter"
             )
         if durability not in ("full", "normal"):
             raise InvalidOption("durability", durability, 'must be "full" or "normal" on SQLite')
-        self.database = SqliteDatabase(path, namespace=namespace, durability=durability, clock=clock)
+        self._shared: SharedDatabase | None = None
+        if shared:
+            self._shared = join_database(shared, namespace)
+            self.database = self._shared.database
+        else:
+            self.database = SqliteDatabase(path, namespace=namespace, durability=durability, clock=clock)
         self.path, self.url = self.database.path, self.database.url
 
     # ---- life ---------------------------------------------------------------------------------------
@@ -90,7 +98,11 @@ class SqliteStore:
         await self.database.open()
 
     async def close(self) -> None:
-        await self.database.close()
+        if self._shared is None:
+            await self.database.close()
+        else:
+            shared, self._shared = self._shared, None
+            await shared.leave()
 
     async def migrate(self) -> tuple[int, int]:
         return await self.database.migrate()

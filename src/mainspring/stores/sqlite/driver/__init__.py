@@ -9,6 +9,7 @@
 | ``schema`` | the numbered migrations |
 | ``connections``, ``write_lock`` | how connections are opened; taking the write lock of the file fairly |
 | ``files`` | where the file may be, whether it was replaced, the disk reserve for acks |
+| ``memory`` | a database in memory that the stores of one process share |
 | ``wakeups``, ``fork`` | wake-ups between processes; what happens to connections at a fork |
 | ``clock``, ``errors`` | the time of the store; the meaning of SQLite's errors |
 """

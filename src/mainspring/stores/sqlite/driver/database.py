@@ -520,6 +520,22 @@ class SqliteWriter:
             self._serve(None)
             self._disconnect()
 
+    def peek(self, statement: str) -> int:
+        """The number that a statement returns, for a database in memory that is not used any more. Any thread, also
+        inside a finaliser: 0 if a call is in the middle of a commit."""
+        if self._cursor is None or (self._server == get_ident() and self._lock.locked()):
+            return 0
+        if not self._lock.acquire(timeout=1.0):
+            return 0
+        try:
+            return int(self._cursor.execute(self._sql[statement]).fetchall()[0][0])
+        finally:
+            self._lock.release()
+
+    def end_thread(self) -> None:
+        """Let the thread end after the pending calls, without waiting for it."""
+        self._signals.put(False)
+
     def _disconnect(self) -> None:
         if self._cursor is not None:
             connection, self._cursor = self._cursor.connection, None

@@ -62,3 +62,6 @@ select {value}, state, count(*), min({at}), max({at})
 from {t}{table}
 where {where}
 group by 1, 2
+
+-- name: live_jobs
+select count(*) from {t}jobs
