@@ -8,7 +8,8 @@ from pathlib import Path
 
 from mainspring import errors, states
 from mainspring.common.duration import format_duration
-from mainspring.options.table import NOT_BUILT, Option, Scope, options_for
+from mainspring.common.foreign_names import LATER
+from mainspring.options.table import Option, Scope, options_for
 from mainspring.settings.table import TABLE
 from mainspring.tasks import events
 from tools import cli_reference
@@ -79,7 +80,7 @@ def options_page() -> str:
         for option in options_for(scope):
             kind = option.type.replace("|", "\\|")
             lines.append(f"| `{option.name}` | `{kind}` | {default_of(option, scope)} | {option.doc} |")
-        later = sorted(name for name, scopes in NOT_BUILT.items() if scope in scopes)
+        later = sorted(LATER["option"]) if scope == "task" else []
         reserved = f"Reserved and refused until built: {', '.join(f'`{name}`' for name in later)}.\n" if later else ""
         lines.append(f"\n{reserved}")
     return "\n".join(lines)

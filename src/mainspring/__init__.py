@@ -108,19 +108,23 @@ __all__ = [
 __version__ = "0.1.0.dev0"
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name at its first use, so that ``import mainspring`` is fast."""
-    home = _HOMES.get(name)
-    if home is None:
-        from mainspring.errors import did_you_mean
+if not TYPE_CHECKING:  # a type checker must not accept every name
 
-        raise AttributeError(f"module 'mainspring' has no attribute {name!r}{did_you_mean(name, __all__)}")
-    from importlib import import_module
+    def __getattr__(name: str) -> object:
+        """Import a public name at its first use, so that ``import mainspring`` is fast."""
+        from importlib import import_module
 
-    module = import_module(home)
-    value = module if name == "errors" else getattr(module, name)
-    globals()[name] = value
-    return value
+        home = _HOMES.get(name)
+        if home is None:
+            from sys import _getframe
+
+            # `from mainspring import x` asks here first, and replaces an AttributeError by its own message.
+            importing = _getframe(1).f_globals.get("__name__") == "importlib._bootstrap"
+            raise import_module("mainspring.common.handles").missing_name(__name__, name, __all__, importing=importing)
+        module = import_module(home)
+        value = module if name == "errors" else getattr(module, name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainspring.client import blocking
 from mainspring.client.client import Client
-from mainspring.errors import InvalidOption, NotBuilt, did_you_mean
+from mainspring.common.handles import Reserved
+from mainspring.errors import InvalidOption
 from mainspring.jobs.call import Call, aenqueue, checked_calls, enqueue
 from mainspring.jobs.job import Job
 from mainspring.jobs.new_job import CallTarget
@@ -63,13 +64,8 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound="Callable[[Event], Any] | Callable[[BreakerEvent], Any] | Callable[[ScheduleEvent], Any]")
 
-# Reserved names of the public API, which raise NotBuilt until they work.
-LATER = frozenset({
-    "asgi", "wsgi", "batch", "emit", "aemit", "events", "flows", "metrics", "pipeline", "pool",
-})  # fmt: skip
 
-
-class Mainspring:
+class Mainspring(Reserved):
     """Background jobs on one store.
 
     ``url`` is a SQLite, PostgreSQL or Redis URL; without it, the store is a SQLite file beside the project's
@@ -389,14 +385,6 @@ class Mainspring:
 
     def __repr__(self) -> str:
         return f"<Mainspring {self.settings.shown_url}>"
-
-    if not TYPE_CHECKING:  # a type checker must not accept every name
-
-        def __getattr__(self, name: str) -> Any:
-            if name in LATER:
-                raise NotBuilt("Mainspring", name)
-            known = [each for each in dir(self) if not each.startswith("_")]
-            raise AttributeError(f"'Mainspring' object has no attribute {name!r}{did_you_mean(name, known)}")
 
     # ---- private ------------------------------------------------------------------------------
 

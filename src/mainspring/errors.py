@@ -7,6 +7,8 @@
     │   ├── UnknownOption                   no such option; did you mean ...?
     │   ├── InvalidOption                   the option's value is wrong
     │   ├── NotBuilt                        the name is reserved for a later release
+    │   │   ├── NotBuiltAttribute (AttributeError)
+    │   │   └── NotBuiltImport (ImportError)
     │   ├── BadUrl                          the store's URL is not valid
     │   └── BadSignature                    an annotation of a task cannot be resolved or stored
     ├── EnqueueError                    the job was not created
@@ -66,6 +68,8 @@
         ├── NotOpen
         ├── NoApp                           a task of a Tasks() that no app, or more than one, includes
         ├── ForkedWorker
+        ├── UnknownAttribute (AttributeError)   says what another library's name is called here
+        ├── UnknownImport (ImportError)         the same for ``from mainspring import ...``
         ├── InsideTest                      not possible while the app is in test mode
         └── OutsideTest                     a test without app.test() opened a real store
 
@@ -133,7 +137,8 @@ def shown(value: object, limit: int = 80) -> str:
 def _rebuild(cls: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
     error = cls.__new__(cls)
     error.args = args
-    error.__dict__.update(state)
+    for name, value in state.items():
+        setattr(error, name, value)
     return error
 
 
@@ -204,6 +209,20 @@ class NotBuilt(ConfigError):
         )
         self.subject = subject
         self.name = name
+
+
+class NotBuiltAttribute(NotBuilt, AttributeError):  # type: ignore[misc]  # the name is text in both
+    """An attribute that a later release will have; ``hasattr`` says False."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, {**self.__dict__, "name": self.name})
+
+
+class NotBuiltImport(NotBuilt, ImportError):  # type: ignore[misc]  # the name is text in both
+    """``from mainspring import name``, and a later release will have the name."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, {**self.__dict__, "name": self.name})
 
 
 class BadUrl(ConfigError):
@@ -558,6 +577,17 @@ class ResultTooLarge(JobError):
         self.size = size
         self.limit = limit
 
+    @classmethod
+    def from_message(cls, message: str, job: UUID | str) -> ResultTooLarge | None:
+        """The error whose stored message this is; None for another message."""
+        import re
+
+        found = re.search(r"the result takes ([\d,]+) bytes, the limit is ([\d,]+);", message)
+        if found is None:
+            return None
+        size, limit = (int(number.replace(",", "")) for number in found.groups())
+        return cls(size, limit, job=job)
+
 
 class JobNotFound(JobError, LookupError):
     """The store has no job with this id."""
@@ -805,6 +835,28 @@ class NoApp(UseError):
 
 class ForkedWorker(UseError):
     """A worker object is used in a forked child of the process that made it."""
+
+
+class UnknownAttribute(UseError, AttributeError):
+    """The object has no such attribute; the hint says what another library's name is called here."""
+
+    def __init__(self, subject: str, name: str, *, hint: str = "", near: str = "") -> None:
+        super().__init__(f"{subject} has no attribute {name!r}{near}", hint=hint)
+        self.name = name  # with a name of its own, the traceback of Python adds no second guess
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, {**self.__dict__, "name": self.name})
+
+
+class UnknownImport(UseError, ImportError):
+    """The package has no such name; the hint says what another library's name is called here."""
+
+    def __init__(self, package: str, name: str, *, hint: str = "", near: str = "") -> None:
+        super().__init__(f"cannot import name {name!r} from {package!r}{near}", hint=hint)
+        self.name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, {**self.__dict__, "name": self.name})
 
 
 class InsideTest(UseError):

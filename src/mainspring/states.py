@@ -42,6 +42,8 @@ class Reason(StrEnum):
     SKIPPED = "skipped"
     SUPERSEDED = "superseded"
     PARENT = "parent"
+    FAILED = "failed"
+    """The only attempt failed: the job has ``retries=0`` or ``ack="early"``."""
     RETRIES_EXHAUSTED = "retries_exhausted"
     NOT_RETRYABLE = "not_retryable"
     CRASHED = "crashed"
@@ -80,6 +82,7 @@ REASONS: dict[State, frozenset[Reason]] = {
     State.CANCELLED: frozenset({Reason.BY_USER, Reason.EXPIRED, Reason.SKIPPED, Reason.SUPERSEDED, Reason.PARENT}),
     State.DEAD: frozenset(
         {
+            Reason.FAILED,
             Reason.RETRIES_EXHAUSTED,
             Reason.NOT_RETRYABLE,
             Reason.CRASHED,

@@ -30,7 +30,7 @@ def ended(shop: Shop) -> Pair:
     other = shop.task("add").enqueue(1)
     other.cancel()
     with shop.app.worker():
-        return _pair(shop, other, "first", "lost", state="dead", reason="retries_exhausted", error="ValueError")
+        return _pair(shop, other, "first", "lost", state="dead", reason="failed", error="ValueError")
 
 
 def dead(shop: Shop) -> Pair:
@@ -38,7 +38,7 @@ def dead(shop: Shop) -> Pair:
     with shop.app.worker():
         other = shop.task("drop").enqueue()
         other.join(timeout=LIMIT)
-        return _pair(shop, other, "first", "lost", reason="retries_exhausted", error="ValueError")
+        return _pair(shop, other, "first", "lost", reason="failed", error="ValueError")
 
 
 def live(shop: Shop) -> Pair:

@@ -38,7 +38,8 @@ async def test_retries_are_counted_exactly(world: World, retries: int, of_the_jo
     options = {"retries": 7, "per_job": retries} if of_the_job else {"retries": retries}
     job, runs = await ran(world, ValueError("no"), **options)
     row = await world.row(job)
-    assert (runs, row.state, row.reason) == (retries + 1, State.DEAD, Reason.RETRIES_EXHAUSTED)
+    reason = Reason.RETRIES_EXHAUSTED if retries else Reason.FAILED
+    assert (runs, row.state, row.reason) == (retries + 1, State.DEAD, reason)
     attempts = await world.attempts(job)
     assert [(a.attempt, a.outcome, error(a).message) for a in attempts] == [
         (n, Outcome.FAILED, "no") for n in range(1, retries + 2)
@@ -200,7 +201,7 @@ async def test_a_thread_job_is_retried_too(world: World) -> None:
 async def test_an_ack_early_job_that_failed_is_not_run_again(world: World) -> None:
     job, runs = await ran(world, ValueError("no"), retries=5, early=True)
     assert runs == 1
-    assert (await world.row(job)).reason is Reason.RETRIES_EXHAUSTED
+    assert (await world.row(job)).reason is Reason.FAILED
 
 
 @pytest.mark.row("W6")

@@ -101,7 +101,7 @@ ENDS = {
     "again": End(S.SUCCEEDED, attempt=2, outcomes={O.FAILED: (1, 1)}),
     "snoozer": End(S.SUCCEEDED, outcomes={O.SNOOZED: (0, 1)}),
     "quitter": End(S.CANCELLED, R.BY_USER, outcomes={O.CANCELLED: (1, 1)}),
-    "hopeless": End(S.DEAD, R.RETRIES_EXHAUSTED, outcomes={O.FAILED: (1, 1)}),
+    "hopeless": End(S.DEAD, R.FAILED, outcomes={O.FAILED: (1, 1)}),
     "tells": End(S.SUCCEEDED),
     "narrow": End(S.SUCCEEDED),
     "paced": End(S.SUCCEEDED),

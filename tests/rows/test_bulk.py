@@ -108,7 +108,7 @@ def test_each_outcome_follows_the_policy_of_its_job(app: Mainspring) -> None:
     assert [infos[item].attempt for item in ("good", "retry", "snooze")] == [1, 2, 1]
     assert infos["cancel"].state is State.CANCELLED
     assert {item: infos[item].reason for item in ("discard", "never", "no retries")} == {
-        "discard": Reason.NOT_RETRYABLE, "never": Reason.NOT_RETRYABLE, "no retries": Reason.RETRIES_EXHAUSTED,
+        "discard": Reason.NOT_RETRYABLE, "never": Reason.NOT_RETRYABLE, "no retries": Reason.FAILED,
     }  # fmt: skip
 
 

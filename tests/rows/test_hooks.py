@@ -136,7 +136,7 @@ class TestDead:
     """The hook for dead jobs fires once for every cause."""
 
     CAUSES: ClassVar[dict[str, tuple[dict[str, Any], Reason]]] = {
-        "retries exhausted": ({"retries": 0}, Reason.RETRIES_EXHAUSTED),
+        "no retries": ({"retries": 0}, Reason.FAILED),
         "never retried": ({"never_retry_on": (KeyError,)}, Reason.NOT_RETRYABLE),
         "discarded": ({}, Reason.NOT_RETRYABLE),
         "timed out": ({"retries": 0, "timeout": "200ms"}, Reason.TIMED_OUT),
@@ -149,7 +149,7 @@ class TestDead:
         heard = Heard(app, "dead")
         options, reason = self.CAUSES[cause]
         errors: dict[str, Exception] = {
-            "retries exhausted": ValueError(), "never retried": KeyError(), "discarded": Discard("no use"),
+            "no retries": ValueError(), "never retried": KeyError(), "discarded": Discard("no use"),
         }  # fmt: skip
 
         if colour == "def":

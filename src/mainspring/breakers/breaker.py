@@ -64,7 +64,7 @@ class Breaker(Handle, DeclaredBreaker):
     or call ``fallback``.
     """
 
-    INSTEAD = "Call app.breaker(name, ...) again."
+    _INSTEAD = "Call app.breaker(name, ...) again."
 
     def __init__(self, app: Mainspring, guard: DeclaredBreaker) -> None:
         super().__init__(guard.name, guard.options)

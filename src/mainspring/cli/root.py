@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from mainspring.cli.output import complain
+from mainspring.common.handles import foreign_hint, later_hint, not_built
 from mainspring.errors import MainspringError
 
 NO = 1
@@ -44,6 +45,18 @@ class Root(click.Group):
             if reconfigure := getattr(stream, "reconfigure", None):
                 reconfigure(errors="backslashreplace")  # an unprintable letter must not end the command
         sys.exit(self._run(args, prog_name, complete_var, extra))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; a command of another library or of a later release gets its sentence."""
+        name = args[0]
+        if not ctx.resilient_parsing and self.get_command(ctx, name) is None:
+            if later_hint(name, "command"):
+                raise not_built("command", name)
+            if hint := foreign_hint(name, "command"):
+                raise click.UsageError(f"No such command {name!r}.\n  {hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

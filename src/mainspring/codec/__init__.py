@@ -5,7 +5,7 @@ name. A value that would not be read back equal is refused when it is stored, wi
 """
 
 from mainspring.codec.canonical import canonical
-from mainspring.codec.failures import ErrorRecord, clean_text, describe_error
+from mainspring.codec.failures import ErrorRecord, clean_text, describe_error, first_line
 from mainspring.codec.items import ItemSignature
 from mainspring.codec.results import RESULT_LIMIT, EncodedResult, decode_result, encode_result
 from mainspring.codec.signature import PAYLOAD_LIMIT, Signature, dumps_call
@@ -26,5 +26,6 @@ __all__ = [
     "dumps",
     "dumps_call",
     "encode_result",
+    "first_line",
     "loads",
 ]

@@ -74,6 +74,11 @@ def describe_error(error: BaseException, *, limit: int = 32_000, code: str = "")
     )
 
 
+def first_line(error: ErrorRecord) -> str:
+    """The message without its hint and further lines."""
+    return error.message.partition("\n")[0]
+
+
 def words_of(error: BaseException) -> str:
     """A short text about an exception, without secrets; never raises."""
     return clean_text(f"{_type_name(error)}: {_message(error)}".removesuffix(": "), 200)

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from mainspring.client import blocking
 from mainspring.codec import loads
-from mainspring.common.handles import Handle
+from mainspring.common.handles import Handle, not_built
 from mainspring.common.ids import id_of, raw_id, raw_ids
 from mainspring.common.redact import spelled
-from mainspring.errors import InvalidOption, KeyConflict, KeyTaken, NotBuilt
+from mainspring.errors import InvalidOption, KeyConflict, KeyTaken
 from mainspring.jobs.job import Job
 from mainspring.jobs.new_job import CallTarget, JobBuilder, JobOrigin, key_of
 from mainspring.jobs.records import Batch, NewJob
@@ -44,8 +44,7 @@ class Call(Handle, Generic[R_co]):
 
     __slots__ = ("_arguments", "_options", "app", "target")
 
-    LATER = frozenset({"each", "then", "undo"})
-    INSTEAD = "Send task.name and the arguments; app.call(name, ...) makes the call again."
+    _INSTEAD = "Send task.name and the arguments; app.call(name, ...) makes the call again."
 
     def __init__(self, app: Mainspring, target: CallTarget, arguments: bytes, given: Mapping[str, Any]) -> None:
         self.app = app
@@ -123,7 +122,7 @@ class Call(Handle, Generic[R_co]):
     if not TYPE_CHECKING:  # a type checker must not accept the operator
 
         def __or__(self, other: Any) -> Any:
-            raise NotBuilt("Call", "|")
+            raise not_built("Call", "|")
 
     # ---- become a job -------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.codec import ErrorRecord, loads
+from mainspring.codec import ErrorRecord, first_line, loads
 from mainspring.common.clock import to_datetime
 from mainspring.common.redact import hide
 from mainspring.jobs.outcomes import Outcome
@@ -17,6 +17,7 @@ from mainspring.jobs.records import AttemptRow, JobBody, JobRow, LogLine
 from mainspring.options.table import show_value
 from mainspring.states import FINAL, Reason, State
 
+_FAILURES = (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.CRASHED)
 _decode_body = msgspec.json.Decoder(JobBody).decode
 
 
@@ -86,6 +87,9 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The job was cancelled, and its handler has not ended yet."""
     progress: dict[str, Any] | None
     error: ErrorRecord | None
+    """The error of the last failed attempt; None after a success. Listings have it for ended jobs only."""
+    warning: str | None
+    """What went wrong although the job has succeeded: its result was too large and was dropped."""
     args: dict[str, Any]
     """The arguments by name; ``@`` has the positional arguments of a call by task name. ``***`` replaces hidden
     arguments and arguments whose names look secret."""
@@ -147,6 +151,8 @@ def build_info(row: JobRow, attempts: Sequence[AttemptRow] = ()) -> JobInfo:
     """Build the info of a job from its row. If a part of the row cannot be read, the other parts are shown."""
     body = _read_body(row.record)
     id = UUID(bytes=row.id)
+    succeeded = row.state is State.SUCCEEDED
+    error = decode_error(row.error if row.error is not None or row.state in FINAL else _last_failure(row, attempts))
     return JobInfo(
         id=id,
         task=row.task,
@@ -167,7 +173,8 @@ def build_info(row: JobRow, attempts: Sequence[AttemptRow] = ()) -> JobInfo:
         finished=_moment(row.finished),
         cancelling=row.ordered,
         progress=msgspec.json.decode(row.progress) if row.progress else None,
-        error=decode_error(row.error),
+        error=None if succeeded else error,
+        warning=first_line(error) if succeeded and error is not None else None,
         args=hide(_read_object(body.args), body.hide),
         options=_options(row, body),
         tags=body.tags,
@@ -191,6 +198,11 @@ def decode_error(data: bytes | None) -> ErrorRecord | None:
 def build_log_entry(line: LogLine) -> LogEntry:
     """Build the entry of one stored log line."""
     return LogEntry(line.n, to_datetime(line.at), line.level, line.text)
+
+
+def _last_failure(row: JobRow, attempts: Sequence[AttemptRow]) -> bytes | None:
+    """The error of the last attempt of this epoch that failed. An attempt that was handed back is no failure."""
+    return next((one.error for one in reversed(attempts) if one.epoch == row.epoch and one.outcome in _FAILURES), None)
 
 
 def _moment(us: int | None) -> datetime | None:
@@ -236,5 +248,5 @@ def _describe_attempt(number: int, epoch: int, worker: str | None) -> str:
 def _describe_error(error: ErrorRecord | None) -> str:
     if error is None:
         return ""
-    first, _, _ = error.message.partition("\n")
+    first = first_line(error)
     return f"{error.type}: {first}" if first else error.type

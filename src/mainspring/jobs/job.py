@@ -20,6 +20,7 @@ from mainspring.errors import (
     KeyTaken,
     ResultGone,
     ResultTimeout,
+    ResultTooLarge,
     StoreError,
     WrongState,
     mask_url,
@@ -49,7 +50,7 @@ class Job(Handle, Generic[R_co]):
 
     __slots__ = ("_client", "_decode", "_id", "created", "task")
 
-    INSTEAD = "Send job.id; app.jobs.get(id) or task.job(id) makes the handle again."
+    _INSTEAD = "Send job.id; app.jobs.get(id) or task.job(id) makes the handle again."
     _PATH = "job"
 
     def __init__(
@@ -104,8 +105,8 @@ class Job(Handle, Generic[R_co]):
     async def aresult(self, timeout: Duration | None = None) -> R_co:
         """Wait until the job has ended, and return the value that the task returned.
 
-        Raises ``JobDead``, ``JobCancelled``, ``ResultTimeout`` (the job continues) or ``ResultGone``. Without a
-        timeout, a log line says after 10 s what the job waits for.
+        Raises ``JobDead``, ``JobCancelled``, ``ResultTimeout`` (the job continues), ``ResultTooLarge`` or
+        ``ResultGone``. Without a timeout, a log line says after 10 s what the job waits for.
         """
         row = await self._wait_for_end(timeout)
         if row.state is State.DEAD:
@@ -120,7 +121,8 @@ class Job(Handle, Generic[R_co]):
             raise JobCancelled(self.id, row.note or row.reason or "")
         if row.result is None:
             note = decode_error(row.error)
-            raise ResultGone(self.id, note.message if note else "none was kept")
+            too_large = ResultTooLarge.from_message(note.message, self.id) if note else None
+            raise too_large or ResultGone(self.id, note.message if note else "none was kept")
         return self._decode(row.result)
 
     result = blocking.twin(aresult)

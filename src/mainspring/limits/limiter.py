@@ -39,7 +39,7 @@ class Limiter(Handle, LimitSet):
     which the block is entered.
     """
 
-    INSTEAD = "Call app.limiter(name, ...) again."
+    _INSTEAD = "Call app.limiter(name, ...) again."
 
     def __init__(
         self, app: Mainspring, name: str, limits: Sequence[Concurrency | Rate], *, key: str = "", cost: int = 1,

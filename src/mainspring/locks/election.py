@@ -29,7 +29,7 @@ class Election(Handle):
     ends, an ``async def`` is cancelled; a ``def`` continues, and should check ``leader``.
     """
 
-    INSTEAD = "Call app.election(name) where you need it."
+    _INSTEAD = "Call app.election(name) where you need it."
     _PATH = "election"
 
     def __init__(

@@ -50,7 +50,7 @@ class Lock(Handle):
     they refer to the newest hold of the object.
     """
 
-    INSTEAD = "Call app.lock(name) where you need it."
+    _INSTEAD = "Call app.lock(name) where you need it."
     _PATH = "lock"
 
     def __init__(

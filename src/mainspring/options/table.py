@@ -19,6 +19,7 @@ import msgspec
 from mainspring.breakers.declare import declare_breaker, to_breaker
 from mainspring.common.backoff import DEFAULT
 from mainspring.common.duration import format_duration
+from mainspring.common.handles import foreign_hint, later_hint
 from mainspring.errors import InvalidOption, NotBuilt, UnknownOption
 from mainspring.jobs.keys import to_key
 from mainspring.limits.declare import to_limits
@@ -266,10 +267,6 @@ OPTIONS: tuple[Option, ...] = (
            _SCHEDULE, checks.flag),
 )
 
-NOT_BUILT: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("pool", "memory_limit", "cpu_limit"), _TASK),
-}
-"""Names of options of a later release, and the scopes that refuse them until then."""
 # fmt: on
 
 _ADDING = frozenset({"tags", "meta"})
@@ -369,8 +366,11 @@ def show_value(name: str, value: Any) -> Any:
 
 
 def _refusal(scope: str, name: str, subject: str) -> UnknownOption | NotBuilt:
-    if scope in NOT_BUILT.get(name, ()):
-        return NotBuilt(subject, name)
+    if scope == "task" and (later := later_hint(name, "option")):
+        return NotBuilt(subject, name, hint=later)
+    places = ("worker option", "option") if scope == "worker" else ("option", "worker option")
+    if foreign := foreign_hint(name, *places):
+        return UnknownOption(subject, name, hint=foreign)
     elsewhere = [other for other, options in _BY_SCOPE.items() if name in options]
     where = {
         "job": "task.options(...)", "task": "@app.task(...)", "worker": "the worker: app.run(...)",

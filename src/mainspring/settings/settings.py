@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 import msgspec
 
 from mainspring.common.duration import Duration
+from mainspring.common.handles import foreign_hint
 from mainspring.common.redact import remember_url
 from mainspring.common.sizes import Size
 from mainspring.errors import InvalidOption, UnknownOption, mask_url
@@ -208,7 +209,8 @@ def _checked(name: str, value: Any) -> Any:
 
 
 def _refusal(name: str) -> UnknownOption:
-    hint = ""
+    if hint := foreign_hint(name, "setting", "worker option"):
+        return UnknownOption("Mainspring", name, hint=hint)
     if name in OF_ONE_RUN:
         hint = f"{name!r} belongs to one run: app.run({name}=...)."
     elif any(option.name == name for option in options_for("task")):

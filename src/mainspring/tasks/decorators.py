@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
+from mainspring.common.handles import Reserved
 from mainspring.errors import InvalidOption
 from mainspring.tasks.declaration import TaskHome
 from mainspring.tasks.task import AsyncTask, BaseTask, Task, declare
@@ -223,7 +224,7 @@ def _declaration(
     return Declaration.of(name, on, when, given)
 
 
-class Tasks:
+class Tasks(Reserved):
     """Tasks of a library or a module, declared without an app: ``app.include(tasks)`` makes them tasks of the app.
 
     >>> from mainspring import Mainspring

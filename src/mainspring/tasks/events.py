@@ -57,6 +57,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     reason: Reason | None = None
     error: ErrorRecord | None = None
+    warning: str | None = None
+    """What went wrong although the job has succeeded: its result was too large and was dropped."""
     worker: str = ""
     at: datetime
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from mainspring.codec import ItemSignature, Signature
 from mainspring.common.callables import is_async, yields
+from mainspring.common.handles import Reserved
 from mainspring.common.ids import parse_id
 from mainspring.errors import BadSignature, InvalidOption
 from mainspring.jobs.call import Call, aenqueue, enqueue
@@ -36,7 +37,7 @@ R = TypeVar("R")
 U = TypeVar("U", bound=Callable[[dict[str, Any]], dict[str, Any]])
 
 
-class BaseTask(Generic[P, R]):
+class BaseTask(Reserved, Generic[P, R]):
     """The common part of ``Task`` and ``AsyncTask``."""
 
     _stamp = 0

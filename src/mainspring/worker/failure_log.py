@@ -1,6 +1,6 @@
-"""Log lines for failed attempts, dead jobs and breakers that change: one line each, with the fields of the job.
+"""Log lines for failed attempts, dead jobs, dropped results and breakers that change: one line each, with the fields of the job.
 
-Success is not logged. The error is shown in its stored form, without secrets, whichever log handler shows it.
+Success is not logged, except a success whose result was dropped. The error is shown in its stored form, without secrets, whichever log handler shows it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,13 @@ def log_dead_job(attempt: RunningAttempt, error: ErrorRecord, reason: Reason | N
     """The attempt failed, and there is no further attempt."""
     if log.isEnabledFor(logging.ERROR):
         _log_record(logging.ERROR, f"the job is dead ({reason}): {_short(error)}", attempt.log_fields, error)
+
+
+def log_dropped_result(attempt: RunningAttempt, note: ErrorRecord) -> None:
+    """The job has succeeded, but its result is too large and is not stored."""
+    if log.isEnabledFor(logging.WARNING):
+        text = f"the job of task {attempt.claim.task!r} succeeded without a result: {note.message}"
+        _log_record(logging.WARNING, text, attempt.log_fields)
 
 
 def log_dead_with_worker(worker: str, why: str, jobs: Iterable[bytes], acks: Iterable[Ack] = ()) -> None:

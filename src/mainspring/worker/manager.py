@@ -58,8 +58,6 @@ class Workers(Reserved):
 
     _PATH = "app.workers"
 
-    LATER = frozenset({"drain", "restart", "stop"})
-
     def __init__(self, app: Mainspring) -> None:
         self._app = app
 

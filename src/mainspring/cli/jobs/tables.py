@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mainspring.cli.document import document
 from mainspring.cli.output import FactList, Table
 from mainspring.cli.text import block, line, short, span, to_json, to_second, when
+from mainspring.codec import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,6 +52,8 @@ def _about(info: JobInfo, now: datetime) -> str:
         return progress(info.progress)
     if info.final and info.error is not None:
         return short(error_line(info.error))
+    if info.warning is not None:
+        return short(info.warning)
     return short(": ".join(part for part in (info.reason, info.note) if part))
 
 
@@ -64,7 +67,7 @@ def progress(report: Mapping[str, Any]) -> str:
 
 
 def error_line(error: ErrorRecord) -> str:
-    first = error.message.partition("\n")[0]
+    first = first_line(error)
     return f"{error.type}: {first}" if first else error.type
 
 
@@ -85,6 +88,7 @@ def _facts(info: JobInfo) -> FactList:
     ended = ": ".join(part for part in (info.reason, info.note) if part)
     optional = {
         "cancelling": "yes, the task is asked to stop" if info.cancelling else None,
+        "warning": info.warning,
         "key": info.key,
         "tags": ", ".join(info.tags),
         "meta": compact(info.meta) if info.meta else None,

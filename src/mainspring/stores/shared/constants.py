@@ -91,7 +91,7 @@ def _sorted(states: Iterable[State]) -> tuple[str, ...]:
 
 
 CONSTANTS: Mapping[str, object] = {
-    # A state, a reason and an outcome of one name have one value too: SUCCEEDED, CANCELLED, CRASHED, TIMED_OUT.
+    # A state, a reason and an outcome of one name have one value too: SUCCEEDED, CANCELLED, CRASHED, FAILED, ...
     **_members("", State),
     **_members("", Reason),
     **_members("", Outcome),

@@ -19,7 +19,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.breakers.records import BreakerRow
-from mainspring.codec import ErrorRecord
+from mainspring.codec import ErrorRecord, first_line
 from mainspring.common.callables import is_async
 from mainspring.common.clock import SystemClock, boottime, to_datetime
 from mainspring.errors import StoreError
@@ -224,11 +224,13 @@ class EventDispatcher:
         row = rows.get(claim.id)
         if ack is not None and row is not None and row.token == ack.token and row.state is State.CANCELLED:
             names, state, reason = ("cancelled",), row.state, row.reason
-        error = ack.error if ack is not None and state is not State.SUCCEEDED else None
+        error = _decode_error(ack.error) if ack is not None and ack.error else None
+        succeeded = state is State.SUCCEEDED
         return [
             Event(
                 name=name, job=UUID(bytes=claim.id), task=self._name(claim.task), queue=claim.queue,
-                attempt=claim.attempt, state=state, reason=reason, error=_decode_error(error) if error else None,
+                attempt=claim.attempt, state=state, reason=reason, error=None if succeeded else error,
+                warning=first_line(error) if succeeded and error is not None else None,
                 worker=stored.worker, at=to_datetime(stored.at),
             )
             for name in names

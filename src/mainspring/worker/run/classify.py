@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -15,17 +17,25 @@ from mainspring.common.duration import to_us
 from mainspring.errors import (
     BreakerOpen,
     Cancel,
+    ConfigError,
     Fenced,
+    ForkedWorker,
     HardTimeout,
     JobCancelled,
     MainspringError,
+    MissingArgument,
+    NoMainGuard,
     RateLimited,
     ResultNotSerializable,
+    ResultTooLarge,
     Retry,
     Signal,
     Snooze,
     SoftTimeout,
     Undecodable,
+    UnknownArgument,
+    WouldBlockLoop,
+    WouldDeadlock,
 )
 from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.states import Reason
@@ -38,6 +48,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("mainspring.worker")
 
 _MICROSECOND = timedelta(microseconds=1)
+_MISUSE = (ConfigError, WouldBlockLoop, WouldDeadlock, NoMainGuard, ForkedWorker, MissingArgument, UnknownArgument)
+"""Errors of the program itself: another attempt of the same code raises the same error."""
+_CALLERS = str(Path(__file__).parent) + os.sep
+"""The directory of the modules that call the functions of tasks."""
 
 
 class Interrupted(MainspringError):
@@ -82,6 +96,8 @@ def ack_error(attempt: RunningAttempt, error: BaseException, retries: int, run_u
         return Ack.snoozed(attempt.lease, delay=error.retry_after // _MICROSECOND, run_us=run_us)
     if isinstance(error, Undecodable) and not attempt.begun:
         return _ack_dead(attempt, error, Reason.UNDECODABLE, 0)
+    if isinstance(error, _MISUSE) or _is_wrong_call(error):
+        return _ack_dead(attempt, error, Reason.NOT_RETRYABLE, run_us)
     soft = isinstance(error, SoftTimeout) and attempt.soft_raised
     if not may_retry(attempt.spec, error):
         return _ack_dead(attempt, error, Reason.NOT_RETRYABLE, run_us, timed_out=soft)
@@ -94,6 +110,19 @@ def ack_hard_timeout(attempt: RunningAttempt, retries: int, run_us: int) -> Ack:
     if attempt.early or not may_retry(attempt.spec, error):
         retries = 0
     return _ack_failed(attempt, error, retries, run_us, timed_out=True)
+
+
+def ack_unstored_result(attempt: RunningAttempt, note: MainspringError, run_us: int) -> Ack:
+    """The ack for a body that returned a value which is not stored.
+
+    A result that is too large is dropped, and the job has succeeded. Any other result that cannot be stored is an error
+    of the code: every attempt would end with the same error, so the job is not tried again.
+    """
+    if not isinstance(note, ResultTooLarge):
+        return _ack_dead(attempt, note, Reason.NOT_RETRYABLE, run_us)
+    record = describe_error(note, code=attempt.environment.code)
+    failure_log.log_dropped_result(attempt, record)
+    return Ack.succeeded(attempt.lease, error=dumps(record), run_us=run_us)
 
 
 def unrun_error(value: Any) -> ResultNotSerializable:
@@ -148,6 +177,18 @@ def may_retry(spec: TaskSpec, error: BaseException) -> bool:
         return False
 
 
+def _is_wrong_call(error: BaseException) -> bool:
+    """Whether the function of the task does not accept the arguments that its signature promises, for example because
+    a decorator has other parameters. Such an error has no frame of the function: it is raised in the frame that calls
+    the function."""
+    if not isinstance(error, TypeError) or error.__traceback__ is None:
+        return False
+    place = error.__traceback__
+    while place.tb_next is not None:
+        place = place.tb_next
+    return place.tb_frame.f_code.co_filename.startswith(_CALLERS)
+
+
 def retry_delay(spec: TaskSpec, attempt: int, error: BaseException) -> int:
     """Microseconds until the next attempt, by the task's backoff."""
     delay, problem = spec.backoff.plan(attempt, error)
@@ -195,7 +236,9 @@ def _ack_failed(
 ) -> Ack:
     """Retry after ``delay`` microseconds (by default, the task's backoff), or dead if no retry is left."""
     if attempt.claim.attempt > retries:
-        reason = Reason.TIMED_OUT if timed_out else Reason.RETRIES_EXHAUSTED
+        reason = Reason.RETRIES_EXHAUSTED if retries else Reason.FAILED
+        if timed_out:
+            reason = Reason.TIMED_OUT
         return _ack_dead(attempt, error, reason, run_us, timed_out=timed_out, retryable=True)
     if delay is None:
         delay = retry_delay(attempt.spec, attempt.claim.attempt, error)

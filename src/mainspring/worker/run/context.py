@@ -17,8 +17,9 @@ from uuid import UUID
 
 from mainspring.codec import loads
 from mainspring.common.clock import boottime, to_datetime
+from mainspring.common.handles import Reserved
 from mainspring.common.ids import derived_id, new_id
-from mainspring.errors import NotBuilt, NotOpen, SoftTimeout
+from mainspring.errors import NotOpen, SoftTimeout
 from mainspring.worker.run import context_reports
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
 from mainspring.worker.run.classify import ending_error
@@ -34,8 +35,6 @@ A = TypeVar("A")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
-_NOT_BUILT = frozenset({"step", "sleep", "wait_event", "transaction", "checkpoint", "resume", "flow"})
-
 current: ContextVar[RunningAttempt] = ContextVar("mainspring_attempt")
 """The attempt whose body runs here."""
 
@@ -48,7 +47,7 @@ class SpawnedChild(NamedTuple):
     trace: str
 
 
-class Context:
+class Context(Reserved):
     """The run of a ``def`` handler; see :class:`AsyncContext` for ``async def``.
 
     Attributes do no I/O. ``Context.current()`` returns the context of the running job in any function that the handler
@@ -272,11 +271,6 @@ class Context:
             return here.copy().run(fn, *args, **kwargs)
 
         return bound_plain  # type: ignore[return-value]  # the wrapper has fn's signature
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _NOT_BUILT:
-            raise NotBuilt(type(self).__name__, name)
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._task} {self.job_id}>"

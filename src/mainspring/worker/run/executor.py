@@ -10,8 +10,9 @@
 ``run_async`` does all of this for an ``async def`` task. The threads of ``slots/thread_slots.py`` take the steps one by
 one, because an exception can be thrown into them between two steps.
 
-Encoding never raises: there is an ack for every possible end of a body. ``decode_record``, at the end of this file,
-decodes the stored record of a job into the arguments of its call.
+Encoding never raises: there is an ack for every possible end of a body. A result that is too large is dropped, and the
+job succeeds; a result that cannot be stored for another reason makes the job dead. ``decode_record``, at the end of
+this file, decodes the stored record of a job into the arguments of its call.
 """
 
 from __future__ import annotations
@@ -141,12 +142,13 @@ class Executor:
         if attempt.ending is Ending.HARD:
             return classify.ack_hard_timeout(attempt, attempt.retries, run_us)
         if type(value) in UNRUN:
-            return self.ack_failure(attempt, classify.unrun_error(value))
+            return classify.ack_unstored_result(attempt, classify.unrun_error(value), run_us)
         if not attempt.spec.keep_result:
             return Ack.succeeded(attempt.lease, run_us=run_us)
         data, note = attempt.spec.signature.encode_result(value, attempt.spec.result_limit)
-        error = None if note is None else classify.encode_error(note, attempt.environment.code)
-        return Ack.succeeded(attempt.lease, data, error=error, run_us=run_us)
+        if note is not None:
+            return classify.ack_unstored_result(attempt, note, run_us)
+        return Ack.succeeded(attempt.lease, data, run_us=run_us)
 
     def ack_failure(self, attempt: RunningAttempt, error: BaseException) -> Ack:
         """The ack for a body that raised ``error``."""
