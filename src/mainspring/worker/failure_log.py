@@ -1,6 +1,8 @@
-"""Log lines for failed attempts, dead jobs, dropped results and breakers that change: one line each, with the fields of the job.
+"""Log lines for failed attempts, dead jobs, dropped results and breakers that change: one line each, with the fields of
+the job.
 
-Success is not logged, except a success whose result was dropped. The error is shown in its stored form, without secrets, whichever log handler shows it.
+Success is not logged, except a success whose result was dropped. The error is shown in its stored form, without
+secrets, whichever log handler shows it.
 """
 
 from __future__ import annotations
