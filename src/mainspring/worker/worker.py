@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from typing import Any, NamedTuple, Protocol
 
 from mainspring.common.clock import boottime
+from mainspring.common.ids import id_text
 from mainspring.limits.records import Limit
 from mainspring.schedules.plan import ScheduleNews
 from mainspring.stores.base import Store
@@ -331,7 +332,7 @@ class Worker:
         assert self._drain is not None
         if attempt.ending not in (Ending.HARD, Ending.CANCEL):
             return
-        job = f"job {attempt.claim.id.hex()} ({attempt.claim.task})"
+        job = f"job {id_text(attempt.claim.id)} ({attempt.claim.task})"
         if not self.supervised:
             log.error(
                 "%s does not end, and its slot stays occupied until it does: an embedded worker cannot be replaced", job

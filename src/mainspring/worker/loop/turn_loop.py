@@ -31,7 +31,7 @@ from msgspec.structs import replace
 
 from mainspring.codec import describe_error, dumps
 from mainspring.common.clock import LONG_AGO, boottime
-from mainspring.common.ids import worker_id
+from mainspring.common.ids import id_text, worker_id
 from mainspring.errors import ResultNotSerializable, StoreConflict, StoreFull, StoreUnavailable
 from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.states import FINAL, Reason, State
@@ -338,7 +338,7 @@ class TurnLoop:
         for ack in turn.acks:
             if (ack.id, ack.token) not in unstorable:
                 continue
-            log.error("the result of job %s cannot be stored; the job is dead", ack.id.hex())
+            log.error("the result of job %s cannot be stored; the job is dead", id_text(ack.id))
             if (plain := replace_unstorable(ack)) is not None:
                 self.add_ack(plain)
 
@@ -380,7 +380,7 @@ class TurnLoop:
         self._dispatcher.start(started)
 
     def _fence(self, attempt: RunningAttempt, why: str) -> None:
-        log.warning("job %s (%s) is fenced: %s", attempt.claim.id.hex(), attempt.claim.task, why)
+        log.warning("job %s (%s) is fenced: %s", id_text(attempt.claim.id), attempt.claim.task, why)
         self._acks = [ack for ack in self._acks if ack.lease != attempt.lease]
         self._release(attempt)
         self._dispatcher.abandon(attempt)

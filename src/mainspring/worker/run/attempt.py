@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import deque
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from mainspring.common.clock import boottime
-from mainspring.common.ids import worker_id
+from mainspring.common.ids import id_text, worker_id
 from mainspring.jobs.lanes import is_limited, limit_label, limits_in
 
 if TYPE_CHECKING:
@@ -198,7 +197,7 @@ class RunningAttempt:
         """The fields of log records about the job."""
         claim = self.claim
         return {
-            "job_id": str(UUID(bytes=claim.id)),
+            "job_id": id_text(claim.id),
             "task": claim.task,
             "queue": claim.queue,
             "attempt": claim.attempt,
@@ -216,4 +215,4 @@ class RunningAttempt:
         return int((now - self.started) * 1e6) if self.begun else 0
 
     def __repr__(self) -> str:
-        return f"<Attempt {self.claim.attempt} of {self.claim.task} {self.claim.id.hex()}>"
+        return f"<Attempt {self.claim.attempt} of {self.claim.task} {id_text(self.claim.id)}>"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from mainspring.common.clock import boottime
+from mainspring.common.ids import id_text
 from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.worker.eligibility import can_run
 from mainspring.worker.events.breaker_counts import BreakerCounts
@@ -230,19 +231,19 @@ class Dispatcher:
                 "this worker does not know task %r (job %s, queue %r); "
                 "the jobs of the task stay ready for a worker that knows it.\n"
                 '  Name its module in Mainspring(include=["..."]), or give the renamed task this name in aliases=.',
-                claim.task, claim.id.hex(), claim.queue,
+                claim.task, id_text(claim.id), claim.queue,
             )  # fmt: skip
         elif lacking := ", ".join(sorted(set(spec.needs) - set(self._settings.labels))):
             log.warning(
                 "task %r (job %s, queue %r) needs a worker with the label %s; "
                 "the jobs of the task stay ready for such a worker.\n"
                 "  Start a worker with --labels, or let another worker serve the queue.",
-                claim.task, claim.id.hex(), claim.queue, lacking,
+                claim.task, id_text(claim.id), claim.queue, lacking,
             )  # fmt: skip
         else:
             log.warning(
                 "task %r (job %s, queue %r) needs %s slots, and this worker has none; "
                 "the jobs of the task stay ready for another worker.\n"
                 "  Set %s_slots to 1 or more, or let another worker serve the queue.",
-                claim.task, claim.id.hex(), claim.queue, spec.kind, spec.kind,
+                claim.task, id_text(claim.id), claim.queue, spec.kind, spec.kind,
             )  # fmt: skip
