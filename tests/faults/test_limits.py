@@ -131,7 +131,7 @@ def test_a_worker_without_wake_ups_uses_the_capacity_that_it_frees(deaf: Mainspr
     async def awork(n: int) -> None:
         await asyncio.sleep(0.01)
 
-    task = deaf.task(name="limits.work", limit=limit)(work if colour == "thread" else awork)  # type: ignore[call-overload]
+    task = deaf.task(name="limits.work", limit=limit)(work if colour == "thread" else awork)
     jobs = deaf.enqueue_many(task.s(n % 5) for n in range(30))
     with deaf.worker():
         for job in jobs:
