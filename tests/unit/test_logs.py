@@ -101,8 +101,13 @@ class TestPretty:
     def test_no_line_can_be_forged_and_no_escape_sequence_is_written(self) -> None:
         made = record("a\n12:00:00 ERROR forged\r\x1b[2J\x9b31m\u202e", note="x\ny")
         line = PrettyFormatter(colour=True).format(made)
-        assert "\n" not in line
-        assert "\\n12:00:00 ERROR forged\\r\\x1b[2J\\x9b31m\\u202e note=x\\ny" in line
+        head, *more = line.split("\n")
+        assert head.endswith(" a note=x\\ny")
+        assert more == ["    12:00:00 ERROR forged\\r\\x1b[2J\\x9b31m\\u202e"]
+
+    def test_a_job_of_another_worker_is_named_by_its_id_alone(self) -> None:
+        line = PrettyFormatter().format(record("is dead", job_id="0198"))
+        assert line.endswith(" shop: [0198] is dead")
 
     def test_a_traceback_is_indented_and_escaped(self) -> None:
         line = PrettyFormatter().format(record("failed", error=raised(ValueError("bad\n12:00 forged \x1b[2J"))))

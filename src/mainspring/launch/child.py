@@ -37,7 +37,7 @@ from mainspring.worker.supervise.signals import Exit
 if TYPE_CHECKING:
     from mainspring.stores.door import Door
     from mainspring.worker.config import WorkerConfig
-    from mainspring.worker.lease.heartbeat_thread import HeartbeatThread
+    from mainspring.worker.lease.heartbeat_thread import CheckLoop, HeartbeatThread
     from mainspring.worker.records import Registration
     from mainspring.worker.retry_log import Outage
 
@@ -214,12 +214,14 @@ class _WorkerProcess:
         on_lost: Callable[[], None],
         on_lease_low: Callable[[], None],
         outage: Outage,
+        check_loop: CheckLoop,
     ) -> HeartbeatThread:
         from mainspring.worker.lease.heartbeat_thread import HeartbeatThread
 
         return HeartbeatThread(
             self._config.store, registration, worker_id, self._config.settings, self._shared_state,
             on_lost=on_lost, on_lease_low=on_lease_low, outage=outage, announce=self._announce,
+            check_loop=check_loop,
         )  # fmt: skip
 
     def _announce(self, worker: str) -> None:

@@ -1,7 +1,7 @@
 """Formats of a log record: JSON for programs, pretty for terminals. Both hide secrets and never raise.
 
 Logged text cannot forge a line or control a terminal: JSON lines escape control characters; in pretty lines control
-characters and line ends are shown as ``\\n`` or ``\\x1b``.
+characters are shown as ``\\x1b``, and the further lines of a text are indented.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class PrettyFormatter(logging.Formatter):
-    """``12:30:01.250 INFO    mainspring.worker: message  name=value``; an indented traceback follows."""
+    """``12:30:01.250 INFO    mainspring.worker: message  name=value``; further lines follow, indented."""
 
     def __init__(self, redact: Iterable[str] = (), *, colour: bool = False) -> None:
         super().__init__()
@@ -68,12 +68,14 @@ class PrettyFormatter(logging.Formatter):
         if head := _head(extras):
             message = f"{head} {message}"
         rest = "".join(f" {name}={_shown(value)}" for name, value in extras.items() if name not in FIELDS)
+        message, *more = message.split("\n")
         text = escape(message + redact(rest))
         level = f"{record.levelname:<7}"
         if self._colour and (colour := _COLOURS.get(record.levelname)):
             level = f"{colour}{level}{_RESET}"
         time = _moment(record).astimezone().strftime("%H:%M:%S.%f")[:-3]
         lines = [f"{time} {level} {record.process} {escape(record.name)}: {text}"]
+        lines += [f"    {escape(line)}" for line in more]
         if (error := _error_of(record)) is not None:
             lines += _set_in(error["traceback"])
         if record.stack_info:
@@ -110,7 +112,8 @@ def _set_in(text: str) -> list[str]:
 def _head(fields: Mapping[str, Any]) -> str:
     if not fields.get("job_id"):
         return ""
-    return f"[{fields.get('task')} {fields['job_id']}#{fields.get('attempt')}]"
+    job = " ".join(str(fields[name]) for name in ("task", "job_id") if name in fields)
+    return f"[{job}#{fields['attempt']}]" if "attempt" in fields else f"[{job}]"
 
 
 def _moment(record: logging.LogRecord) -> datetime:

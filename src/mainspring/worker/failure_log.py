@@ -58,6 +58,19 @@ def log_dead_with_worker(worker: str, why: str, jobs: Iterable[bytes], acks: Ite
         _log_record(logging.ERROR, f"job {id} is dead: its worker ended ({why})", {"job_id": id, "worker": worker})
 
 
+def log_blocked_loop(attempt: RunningAttempt | None, seconds: float, place: str) -> None:
+    """The event loop of this worker does not run: the body of ``attempt`` blocks it; None if another function does."""
+    if attempt is None:
+        what = "something outside of the bodies of jobs (a callback, a hook, or a task that a body has started)"
+    else:
+        what = f"task {attempt.claim.task!r} (job {UUID(bytes=attempt.claim.id)})"
+    text = (
+        f"{what} has blocked the event loop for {seconds:.1f} s; the other async jobs of this worker stand still\n"
+        f"{place}\n  Write the task as def, or call the blocking function with await asyncio.to_thread(...)."
+    )
+    _log_record(logging.WARNING, text, {} if attempt is None else attempt.log_fields)
+
+
 def log_breaker_changes(breakers: Iterable[BreakerRow]) -> None:
     """Acks of this worker have opened, closed or probed these breakers."""
     for each in breakers:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mainspring.queues.records import QueueRow
     from mainspring.stores.base import Store
     from mainspring.worker.config import WorkerConfig
+    from mainspring.worker.lease.heartbeat_thread import CheckLoop
     from mainspring.worker.lease.shared_state import SharedState
     from mainspring.worker.retry_log import Outage
     from mainspring.worker.run.attempt import RunEnvironment
@@ -55,6 +56,7 @@ class MakeHeartbeats(Protocol):
         on_lost: Callable[[], None],
         on_lease_low: Callable[[], None],
         outage: Outage,
+        check_loop: CheckLoop,
     ) -> Heartbeats: ...
 
 

@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
+from uuid import UUID
 
 from mainspring.common.clock import boottime
 from mainspring.common.ids import id_text
@@ -21,6 +22,7 @@ from mainspring.worker.events.names import MovedJob
 from mainspring.worker.lease.shared_state import ORDERED, STUCK, Phase, SharedState
 from mainspring.worker.lifespan import Lifespans
 from mainspring.worker.loop.demand import Demand
+from mainspring.worker.loop.loop_watch import LoopWatch
 from mainspring.worker.loop.turn_loop import TurnLoop
 from mainspring.worker.loop.wakeups import wait_until_empty, wake_on_new_jobs
 from mainspring.worker.records import Registration, RescueResult
@@ -109,7 +111,7 @@ class Worker:
         if heartbeats is not None:
             self.heartbeats = heartbeats(
                 self.registration, lambda: self.id, on_lost=self.on_lost, on_lease_low=self.on_lease_low,
-                outage=self._outage,
+                outage=self._outage, check_loop=self.check_loop,
             )  # fmt: skip
         self.supervised = supervised
         self._log_level = logging.INFO if supervised else logging.DEBUG  # a program knows of its own embedded worker
@@ -125,6 +127,7 @@ class Worker:
         self._dispatcher: Dispatcher | None = None
         self._demand: Demand | None = None
         self._events: EventDispatcher | None = None
+        self._loop_watch: LoopWatch | None = None
         self._drain: WorkerDrain | None = None
         self._early_orders: list[str] = []  # drain or stop, called before the worker was built
         self._started = asyncio.Event()
@@ -177,6 +180,11 @@ class Worker:
         if self._dispatcher is not None:
             self._call_in_loop(self._dispatcher.fence_guarded)
 
+    async def check_loop(self, connect: Callable[[], Awaitable[Store]]) -> None:
+        """Look whether the event loop runs. Not on the event loop itself."""
+        if self._loop_watch is not None and not self._ended:
+            await self._loop_watch.check(connect)
+
     def on_jobs_moved(self, jobs: Sequence[MovedJob]) -> None:
         """The supervisor gave back the jobs of a dead worker: this worker calls the hooks."""
         if self._events is not None:
@@ -226,6 +234,9 @@ class Worker:
         )  # fmt: skip
         turn_loop.on_runs_ended = self._services.on_runs_ended
         self._drain = WorkerDrain(dispatcher, turn_loop, settings, supervised=self.supervised)
+        self._loop_watch = LoopWatch(
+            self._shared_state, turn_loop, dispatcher, supervised=self.supervised, on_overdue=self._on_blocked_overdue
+        )
         for order in self._early_orders:
             self._begin_end(order)
 
@@ -344,6 +355,13 @@ class Worker:
                 self._shared_state.mark(each.slot, STUCK | ORDERED if attempt.ending is Ending.CANCEL else STUCK)
         self._shared_state.phase = Phase.REPLACE
         self._drain.drain()
+
+    def _on_blocked_overdue(self, attempt: RunningAttempt) -> None:
+        """A body has blocked the event loop past its hard limit. Not on the event loop."""
+        job = f"job {UUID(bytes=attempt.claim.id)} ({attempt.claim.task})"
+        log.error("%s blocks the event loop past its time limit: the supervisor replaces this worker", job)
+        assert self._drain is not None
+        self._call_in_loop(self._drain.drain)
 
     # ---- end ---------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -118,6 +118,8 @@ class TurnLoop:
         self._waiter: asyncio.Future[None] | None = None
         self._rate_timer: asyncio.TimerHandle | None = None
         self._sender = TurnSender(store, outage)
+        self._saved: set[Lease] = set()
+        """Acks that another thread has stored while the event loop was blocked. The loop sends them once more."""
 
     # ---- for the worker ----------------------------------------------------------------------
 
@@ -170,6 +172,37 @@ class TurnLoop:
         """Whether an ack waits, or a job is held that is not in ``ignore``."""
         return bool(self._acks) or any(job not in ignore for job in self.held)
 
+    def repeat_with_acks(self, more: Iterable[Ack]) -> Turn | None:
+        """The last turn again, with all acks that wait and with ``more``, and without wants; None if the store has all
+        of these acks. Any thread, while the event loop is blocked.
+
+        The store applies the acks of a repeated turn that it has not applied before. So neither the numbers of turns
+        nor the acks of the loop change: when the loop runs again, it sends its acks once more, and the store knows
+        them. If the loop has sent a newer turn meanwhile, the store refuses this one.
+        """
+        sent = self._sender.in_flight
+        acks = {ack.lease: ack for ack in (*(sent.acks if sent else ()), *tuple(self._acks), *more)}
+        left = [ack for lease, ack in acks.items() if lease not in self._saved][:_MAX_ACKS]
+        number = self._number if sent is None else sent.number
+        if not left or not number:
+            return None
+        good = () if sent is None else sent.good
+        return Turn(
+            worker=self.environment.worker,
+            number=number,
+            seen=number,
+            acks=tuple(left),
+            wants=(),
+            suspects=0,
+            good=good,
+        )
+
+    def record_saved(self, turn: Turn, reply: TurnResult) -> None:
+        """The store has answered a turn of :meth:`repeat_with_acks`. Any thread."""
+        if not reply.lost:
+            refused = {*reply.stale, *reply.unstorable}
+            self._saved.update(ack.lease for ack in turn.acks if ack.lease not in refused)
+
     async def run(self) -> None:
         """Make turns until closing and empty. Errors of the store do not end it."""
         while True:
@@ -219,7 +252,7 @@ class TurnLoop:
     # ---- the turn ----------------------------------------------------------------------------
 
     async def _make_turn(self) -> None:
-        reply, turn, deferred = await self._sender.send(self._build_turn())
+        reply, turn, deferred = await self._send_turn()
         self._acks[:0] = deferred
         if deferred or self._sender.recovered:
             self.resync()  # at once; wake-ups may have been lost as well
@@ -250,6 +283,21 @@ class TurnLoop:
             if (attempt := self._find_held(*lease)) is not None:
                 self._fence(attempt, "the store has given it to another worker")
         self._flush_at = self._demand.half_ahead or FLUSH_AT
+
+    async def _send_turn(self) -> TurnAnswer:
+        answer = await self._sender.send(self._build_turn())
+        return answer._replace(reply=self._without_saved(answer.turn, answer.reply)) if self._saved else answer
+
+    def _without_saved(self, turn: Turn, reply: TurnResult) -> TurnResult:
+        """The reply without refused acks and leases of jobs that another thread has acked: these acks are stored, and
+        another worker may have the job by now."""
+        saved = set(self._saved)
+        self._saved -= {ack.lease for ack in turn.acks}
+        return replace(
+            reply,
+            stale=tuple(lease for lease in reply.stale if lease not in saved),
+            gone=tuple(lease for lease in reply.gone if lease not in saved),
+        )
 
     def _build_turn(self) -> Turn:
         acks: Sequence[Ack] = self._acks[:_MAX_ACKS]
@@ -400,6 +448,7 @@ class TurnLoop:
             self._release(attempt)
             self._dispatcher.abandon(attempt)
         self._acks.clear()
+        self._saved.clear()
         self._number = 0
         self._demand.wake()
         if not self.closing:
@@ -424,6 +473,8 @@ class TurnSender:
         """Whether the last answer came after failures."""
         self.tried_at = 0.0
         """When the last try ended, with or without success."""
+        self.in_flight: Turn | None = None
+        """The turn that was sent and not answered yet."""
         self._store = store
         self._outage = outage
         self._retry_log = RetryLog("sending a turn", log, outage)
@@ -434,6 +485,7 @@ class TurnSender:
         conflicts = 0
         deferred: list[Ack] = []
         while True:
+            self.in_flight = turn
             try:
                 reply = await self._try_once(turn)
             except StoreConflict as error:
@@ -445,11 +497,13 @@ class TurnSender:
                         log.error(
                             "the store refuses every turn of worker %s, which takes a new id: %s", turn.worker, error
                         )
+                        self.in_flight = None
                         return TurnAnswer(TurnResult(0, lost=True), turn, [])
                     turn = smaller
             except Exception as error:  # noqa: BLE001 - whatever the error is, only a repeat is safe
                 pause = self._retry_log.record_failure(error)
             else:
+                self.in_flight = None
                 self.recovered = self._retry_log.record_success()
                 self._log_full_store(turn, reply)
                 return TurnAnswer(reply, turn, deferred)

@@ -75,7 +75,9 @@ class Dispatcher:
         executor = Executor(shared_state, config.middleware, on_started)
         self.timeouts = AttemptTimeouts(self.running, settings.grace / 1e6, on_stuck)
         aio = AsyncSlots(settings.async_slots, 0, executor, self.timeouts, self.finish)
-        thread = ThreadSlots(settings.thread_slots, settings.async_slots, executor, self.timeouts, self.finish)
+        thread = self._threads = ThreadSlots(
+            settings.thread_slots, settings.async_slots, executor, self.timeouts, self.finish
+        )
         self.pools: dict[str, SlotPool] = {"async": aio, "thread": thread}
         self._refuse = executor.refuse
         self._missing_limits = MissingLimits(config.tasks.values(), self.finish, executor.ack_failure, declare_limits)
@@ -141,11 +143,37 @@ class Dispatcher:
         if attempt.ending is Ending.GONE:
             return
         if attempt.actual_cost is not None:
-            ack = msgspec.structs.replace(ack, spent=tuple(attempt.actual_cost.items()))
+            ack = _with_cost(attempt, ack)
         if attempt.has_reports:
             self._environment.reports.send_then_ack(attempt, ack)
         else:
             self.add_ack(ack)
+
+    # ---- while the event loop is blocked: any thread -----------------------------------------
+
+    def uncollected_ends(self) -> list[tuple[RunningAttempt, Ack]]:
+        """The ends of thread bodies that the blocked loop has not collected, each with its ack."""
+        found: list[tuple[RunningAttempt, Ack]] = []
+        for attempt, ack in self._threads.uncollected():
+            found += cast("BulkAttempt", attempt).settled if attempt.is_bulk else [(attempt, ack)]
+        return [(attempt, _with_cost(attempt, ack)) for attempt, ack in found if attempt.ending is not Ending.GONE]
+
+    def find_running_task(self, task: object) -> RunningAttempt | None:
+        """The attempt whose body is this asyncio task."""
+        return next((attempt for attempt in self.pools["async"].running() if attempt.task is task), None)
+
+    def enforce_thread_limits(self, now: float) -> None:
+        """Raise the time-outs that are due in thread bodies."""
+        for attempt in self._threads.running():
+            if attempt.check_at <= now and not attempt.ending:
+                self.timeouts.check(attempt, now)
+
+    def stop_threads(self) -> bool:
+        """Start no further thread body. True once every thread body has ended. The loop hands back the claims that have
+        not started, if it runs again."""
+        for attempt in self._threads.take_waiting(float("inf")):
+            self.timeouts.loop.call_soon_threadsafe(self._hand_back, attempt)
+        return self._threads.unfinished <= 0
 
     # ---- for the worker ----------------------------------------------------------------------
 
@@ -247,3 +275,10 @@ class Dispatcher:
                 "  Set %s_slots to 1 or more, or let another worker serve the queue.",
                 claim.task, id_text(claim.id), claim.queue, spec.kind, spec.kind,
             )  # fmt: skip
+
+
+def _with_cost(attempt: RunningAttempt, ack: Ack) -> Ack:
+    """The ack with the real cost of the attempt, if the handler has given it."""
+    if attempt.actual_cost is None:
+        return ack
+    return msgspec.structs.replace(ack, spent=tuple(attempt.actual_cost.items()))

@@ -127,7 +127,8 @@ class Child:
         self.busy = bool(jobs)
         return ChildSnapshot(
             now, self._stopped, self._watched_since, self._moving_since, self._ticking_since, heartbeats_since,
-            self._phase, self._phase_since, state.ticked, state.tried, state.lease_end, jobs,
+            self._phase, self._phase_since, state.ticked, state.tried, state.blocker, state.lease_end,
+            jobs,
             hello.lease / 1e6, hello.grace / 1e6, hello.drain / 1e6,
         )  # fmt: skip
 
