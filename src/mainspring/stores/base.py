@@ -270,6 +270,10 @@ class Store(Protocol):
         """The durability class of ``enqueue`` and acks, for example ``sqlite:full``."""
         raise NotProvided
 
+    async def now(self) -> int:
+        """The time of the store, in microseconds since 1970. A read: it writes nothing and waits for no writer."""
+        raise NotProvided
+
     # ---- jobs ---------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Batch) -> list[Enqueued]:
