@@ -272,6 +272,10 @@ class Store(Protocol):
         """The durability class of ``enqueue`` and acks, for example ``sqlite:full``."""
         raise NotProvided
 
+    async def now(self) -> int:
+        """The time of the store, in microseconds since 1970. A read: it writes nothing and waits for no writer."""
+        raise NotProvided
+
     # ---- jobs ---------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Batch) -> list[Enqueued]:
@@ -351,8 +355,9 @@ class Store(Protocol):
            the number of this turn, attempt + 1.
         5. *Orders.* ``orders`` names the running jobs of this worker that must be cancelled.
 
-        *Numbers.* A turn with the number of the last applied turn is a repeat: its acks answer ``already``, and the
-        claims of that number that still run under this worker are returned again, and no new ones. Rows that were
+        *Numbers.* A turn with the number of the last applied turn is a repeat: the acks that were applied
+        answer ``already``, further acks are applied, and the claims of that number that still run under this worker are
+        returned again, and no new ones. Rows that were
         claimed by a number above ``seen``, whose reply the worker never got, are returned again as well, in addition to
         the wants; the store may leave out rows that ``holds`` names. A number lower than the last is a
         ``StoreConflict``.

@@ -32,7 +32,7 @@ from mainspring.common.redact import remember, remember_here
 from mainspring.errors import HardTimeout, Undecodable
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.records import RECORD_VERSION, JobBody
-from mainspring.worker.lease.shared_state import EARLY, STRICT, SUSPECT, TRIPS, UNTOLD, SharedState
+from mainspring.worker.lease.shared_state import EARLY, ON_LOOP, STRICT, SUSPECT, TRIPS, UNTOLD, SharedState
 from mainspring.worker.run import classify, wrappers
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
 from mainspring.worker.run.bulk.executor import BulkExecutor
@@ -137,6 +137,8 @@ class Executor:
             flags |= EARLY if claim.early else EARLY | UNTOLD
         if spec.breaker is not None and issubclass(HardTimeout, spec.breaker.trip_on or HardTimeout):
             flags |= TRIPS
+        if spec.kind == "async":
+            flags |= ON_LOOP
         if slot >= 0:  # -1: the shared state has no line left for this item of a bulk call
             self._shared_state.start(slot, claim.id, claim.token, deadline, retry_in, flags, now)
         current.set(attempt)

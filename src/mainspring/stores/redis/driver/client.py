@@ -98,6 +98,13 @@ class RedisClient:
         reply = await self._call(self._mine().plain, pack(words))
         return dict(zip(reply[::2], reply[1::2], strict=True)) if words[0] == "HGETALL" else reply
 
+    async def now(self) -> int:
+        """The time of the store in microseconds: a test's clock, or the server's clock."""
+        if self._clock is not None:
+            return self._clock.now_us()
+        seconds, microseconds = await self.command("TIME")
+        return int(seconds) * 1_000_000 + int(microseconds)
+
     async def ask(self, commands: Sequence[tuple[bytes | str | int, ...]]) -> list[Any]:
         """Several plain commands in one write. Errors of the server are returned among the replies."""
         ours = await self._mine().plain.ready()

@@ -83,6 +83,15 @@ class ThreadSlots:
         for _ in self._threads:
             self._queue.put(None)
 
+    @property
+    def unfinished(self) -> int:
+        """How many attempts wait or run here, without the ended attempts that the loop has not collected yet."""
+        return self.held - len(self._ended)
+
+    def uncollected(self) -> list[tuple[RunningAttempt, Ack]]:
+        """The ended attempts that the loop has not collected yet. Any thread."""
+        return list(self._ended.copy())
+
     # ---- from the threads --------------------------------------------------------------------
 
     def run(self, call: Callable[..., Any], *args: Any) -> None:
