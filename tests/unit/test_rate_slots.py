@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring import Concurrency, Rate
-from mainspring.limits.declare import bind
+from mainspring.limits.declare import AnyLimit, bind
 from mainspring.worker.run.rate_slots import RateSlots, Window, windows_of
 
 SECOND = 1_000_000
@@ -80,7 +80,7 @@ def test_buckets_of_other_keys_and_limits_do_not_wait() -> None:
 
 
 def test_a_rate_with_costs_is_kept_by_the_claims_alone() -> None:
-    rates = [Rate(10, per="1s"), Rate(100, per="1m", cost=5), Concurrency(3)]
+    rates: list[AnyLimit] = [Rate(10, per="1s"), Rate(100, per="1m", cost=5), Concurrency(3)]
     found = windows_of(bind("t", rates, "t"))
     assert sorted(found.values()) == [Window(SECOND, 10), Window(60 * SECOND, 0)]
 
