@@ -65,6 +65,7 @@ class Dispatcher:
         self.breaker_counts: BreakerCounts | None = None
         """Counts the successes of tasks with a breaker, once a job of such a task was claimed."""
         self._environment = environment
+        self._job_lines = environment.job_lines
         self._tasks = config.tasks
         self._learn = config.learn
         self._late_tasks: dict[str, TaskSpec] = {}
@@ -142,6 +143,8 @@ class Dispatcher:
             return
         if attempt.ending is Ending.GONE:
             return
+        if self._job_lines is not None:
+            self._job_lines.log_end(attempt, ack)
         if attempt.actual_cost is not None:
             ack = _with_cost(attempt, ack)
         if attempt.has_reports:
