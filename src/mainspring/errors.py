@@ -10,6 +10,7 @@
     │   │   ├── NotBuiltAttribute (AttributeError)
     │   │   └── NotBuiltImport (ImportError)
     │   ├── BadUrl                          the store's URL is not valid
+    │   ├── MissingDriver                   the package that talks to this store is not installed
     │   └── BadSignature                    an annotation of a task cannot be resolved or stored
     ├── EnqueueError                    the job was not created
     │   ├── ArgumentError (TypeError)
@@ -49,11 +50,13 @@
     │   └── Fenced
     ├── StoreError                      about the store; has .url, without the password
     │   ├── StoreUnavailable (ConnectionError)
+    │   ├── StoreMisconfigured
     │   ├── StoreConflict
     │   ├── StoreFull
     │   ├── SchemaOutdated
     │   ├── StoreCorrupt
     │   ├── UnsupportedFileSystem
+    │   ├── InMemoryStore
     │   ├── StoreReadOnly
     │   └── StoreNotDurable                 strict mode: the server keeps less than asked for
     ├── BreakerOpen                     the guarded code did not run; has .retry_after
@@ -262,6 +265,18 @@ class BadUrl(ConfigError):
             hint=hint or "Use sqlite:///path/file.db, postgresql://user:password@host/db or redis://host:6379/0.",
         )
         self.url = mask_url(url)
+
+
+class MissingDriver(ConfigError):
+    """The Python package that talks to this kind of store is not installed, or cannot be imported."""
+
+    def __init__(self, url: str, driver: str, extra: str, why: str = "") -> None:
+        super().__init__(
+            f"the store {mask_url(url)} needs the package {driver!r}, which {why or 'is not installed'}",
+            hint=f'Run: pip install "mainspring[{extra}]"',
+        )
+        self.url = mask_url(url)
+        self.driver = driver
 
 
 class BadSignature(ConfigError):
@@ -748,6 +763,13 @@ class StoreError(MainspringError):
 
 class StoreUnavailable(StoreError, ConnectionError):
     """The store cannot be reached or did not answer in time. Try again."""
+
+
+class StoreMisconfigured(StoreError):
+    """The store cannot be used as it is configured: wrong password, unknown database, missing directory.
+
+    Another try does not help.
+    """
 
 
 class StoreConflict(StoreError):

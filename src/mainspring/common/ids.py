@@ -95,6 +95,11 @@ def id_of(raw: bytes) -> UUID:
     return made
 
 
+def id_text(raw: bytes) -> str:
+    """The one spelling of an id in messages, logs and documents: hex digits with dashes."""
+    return str(id_of(raw))
+
+
 def derived_id(parent: bytes, *parts: bytes) -> bytes:
     """The id of a job that another job makes. The same parts give the same id, so a repeated insert finds the job.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from mainspring.common.redact import remember_url
-from mainspring.errors import BadUrl, InMemoryStore, InvalidOption
+from mainspring.errors import BadUrl, InMemoryStore, InvalidOption, MissingDriver
 from mainspring.stores.door import Door
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ SCHEMES = {
     "valkey": "redis",
     "unix": "redis",
 }
+
+DRIVERS = {"postgres": "psycopg", "redis": "hiredis"}
+"""The packages that talk to the servers; each comes with the extra that has the name of the engine."""
 
 
 def engine_of(url: str) -> str:
@@ -119,13 +123,43 @@ def connect(
     return connect_to(address, clock=clock, deadline=deadline)
 
 
-def connect_to(address: StoreAddress, *, clock: Clock | None = None, deadline: float = 10.0) -> Door:
+def connect_to(
+    address: StoreAddress,
+    *,
+    clock: Clock | None = None,
+    deadline: float = 10.0,
+    enqueue_deadline: float | None = None,
+) -> Door:
     """The store at an address behind the door, not opened yet."""
     address.check()
     for url in (address.url, address.listen_url):
         if url is not None:
             remember_url(url)
-    return Door(_engine(address, clock), deadline=deadline)
+    try:
+        engine = _engine(address, clock)
+    except ImportError as error:
+        raise _missing_driver(address.url, error) from None
+    return Door(engine, deadline=deadline, enqueue_deadline=enqueue_deadline)
+
+
+def check_driver(url: str) -> None:
+    """Raise ``MissingDriver`` if the driver of this store cannot be imported."""
+    driver = DRIVERS.get(engine_of(url))
+    if driver is not None:
+        try:
+            import_module(driver)
+        except ImportError as error:
+            raise _missing_driver(url, error) from None
+
+
+def _missing_driver(url: str, error: ImportError) -> ImportError | MissingDriver:
+    """The error to raise instead of an import error of the engine at this URL."""
+    engine = engine_of(url)
+    if engine not in DRIVERS or (error.name or "").startswith("mainspring"):
+        return error
+    driver, first_line = DRIVERS[engine], str(error).partition("\n")[0]
+    missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == driver
+    return MissingDriver(url, driver, engine, "" if missing else f"cannot be imported: {first_line}")
 
 
 def _engine(at: StoreAddress, clock: Clock | None) -> Engine:

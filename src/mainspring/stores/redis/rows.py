@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.common.ids import id_text
 from mainspring.errors import StoreConflict
 from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.records import AttemptRow, JobRow, NewJob
@@ -215,7 +216,7 @@ def check_storable(job: NewJob) -> None:
     elif any(not 0 <= bucket.cost < EXACT for bucket in job.buckets):
         wrong = "one of its costs is negative, or larger than Redis can count exactly"
     if wrong:
-        raise StoreConflict(f"job {job.id.hex()}: {wrong}")
+        raise StoreConflict(f"job {id_text(job.id)}: {wrong}")
 
 
 # ---- read ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
+from mainspring.stores.connect import check_driver
 from mainspring.testing.servers import _ledger, _postgres, _valkey
 from mainspring.testing.servers._postgres import Postgres
 from mainspring.testing.servers._valkey import Valkey
@@ -57,6 +58,7 @@ def private_database(engine: Engine, url: str, number: int) -> Iterator[str]:
 
 
 def _execute(url: str, statement: str) -> None:
+    check_driver(url)
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import deque
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from mainspring.common.clock import boottime
-from mainspring.common.ids import worker_id
+from mainspring.common.ids import id_text, worker_id
 from mainspring.jobs.lanes import is_limited, limit_label, limits_in
 from mainspring.worker.secret_arguments import find_secrets
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from mainspring.jobs.outcomes import Lease
     from mainspring.jobs.records import JobBody, LogLine
     from mainspring.tasks.spec import TaskSpec
+    from mainspring.worker.job_lines import JobLines
     from mainspring.worker.records import Claim
     from mainspring.worker.run.context_reports import Stream
     from mainspring.worker.run.progress import ReportSender
@@ -50,6 +50,8 @@ class RunEnvironment:
     """Sends the progress, the log lines and the stream items of attempts."""
 
     def __init__(self, code: str) -> None:
+        self.job_lines: JobLines | None = None
+        """Logs one line for each attempt; None if the worker logs only failures."""
         self.worker = worker_id()
         """The worker's id in the store. The worker takes a new id after the store declared it lost."""
         self.code = code
@@ -209,7 +211,7 @@ class RunningAttempt:
         """The fields of log records about the job."""
         claim = self.claim
         return {
-            "job_id": str(UUID(bytes=claim.id)),
+            "job_id": id_text(claim.id),
             "task": claim.task,
             "queue": claim.queue,
             "attempt": claim.attempt,
@@ -227,4 +229,4 @@ class RunningAttempt:
         return int((now - self.started) * 1e6) if self.begun else 0
 
     def __repr__(self) -> str:
-        return f"<Attempt {self.claim.attempt} of {self.claim.task} {self.claim.id.hex()}>"
+        return f"<Attempt {self.claim.attempt} of {self.claim.task} {id_text(self.claim.id)}>"

@@ -13,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from mainspring.common.clock import boottime
+from mainspring.common.ids import id_text
 from mainspring.jobs.outcomes import Ack
 from mainspring.worker.run import classify
 from mainspring.worker.run.attempt import Ending, RunningAttempt
@@ -102,7 +103,7 @@ class WorkerDrain:
 
     def _leave_behind(self, attempt: RunningAttempt) -> None:
         """The body does not end. A supervisor gives its job back after this process; without one, hand it back now."""
-        job = (attempt.claim.id.hex(), attempt.claim.task)
+        job = (id_text(attempt.claim.id), attempt.claim.task)
         if attempt.ending is Ending.GONE:
             return
         if self._supervised:

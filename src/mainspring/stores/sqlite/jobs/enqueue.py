@@ -157,7 +157,9 @@ def _insert_each(
 
 def _insert(tx: Tx, job: NewJob, seq: int) -> None:
     if tx.sized("enqueue", 1, row_of(job, seq, tx.now)).rowcount != 1:
-        raise StoreConflict(f"SQLite refused the data of job {job.id.hex()}: its id or one of its times is not valid")
+        raise StoreConflict(
+            f"SQLite refused the data of job {UUID(bytes=job.id)}: its id or one of its times is not valid"
+        )
 
 
 def _place(tx: Tx, job: NewJob, seq: int, marks: frozenset[str]) -> None:

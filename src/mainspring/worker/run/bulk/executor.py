@@ -16,6 +16,7 @@ import msgspec
 
 from mainspring.errors import Undecodable, WrongOutcomes
 from mainspring.tasks.bulk import error_of, outcomes_of
+from mainspring.worker.lease.shared_state import CALL_SHIFT
 from mainspring.worker.run.bulk.attempt import BulkAttempt
 from mainspring.worker.run.context import current
 
@@ -67,6 +68,10 @@ class BulkExecutor:
         fn, first = self._single.wrap(call)
         return fn, (*first, values), {}
 
+    def seconds_until_start(self, attempt: RunningAttempt) -> float:
+        """How long the call must wait because of the rate limits of its items."""
+        return self._single.seconds_until_start(attempt)
+
     def begin(self, attempt: RunningAttempt, slot: int) -> None:
         """The call starts now, in ``slot``. Its first item uses the line of the slot in the shared state, the other
         items use extra lines."""
@@ -74,6 +79,8 @@ class BulkExecutor:
         for place, item in enumerate(call.items):
             item.timeout = call.timeout
             self._single.begin(item, self._extra_lines.take() if place else slot)
+            if place and item.slot >= 0:
+                self._shared_state.mark(item.slot, (slot + 1) << CALL_SHIFT)
         first = call.items[0]
         call.slot, call.started, call.soft_at, call.check_at = slot, first.started, first.soft_at, first.check_at
         call.begun = True
