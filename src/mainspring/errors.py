@@ -809,12 +809,14 @@ class WouldBlockLoop(UseError, RuntimeError):
 
 
 class WouldDeadlock(UseError, RuntimeError):
-    """A signal handler or finaliser called the store while its own thread was inside a store call."""
+    """The call would wait for itself for ever: a job waits for a job that needs its limit, or a signal handler or
+    finaliser called the store while its own thread was inside a store call."""
 
-    def __init__(self) -> None:
+    def __init__(self, message: str = "", *, hint: str = "") -> None:
         super().__init__(
-            "this thread is already inside a store call and would wait for itself forever",
-            hint="A signal handler or __del__ interrupted the call. Set a flag there, and enqueue from ordinary code.",
+            message or "this thread is already inside a store call and would wait for itself forever",
+            hint=hint
+            or "A signal handler or __del__ interrupted the call. Set a flag there, and enqueue from ordinary code.",
         )
 
 
