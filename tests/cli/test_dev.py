@@ -131,9 +131,11 @@ def test_the_workers_end_with_the_dev_command(project: Shop) -> None:
     app.close()
 
 
-def test_workers_that_ended_by_themselves_are_reported(project: Shop) -> None:
+@pytest.mark.option("cli.dev.burst")
+@pytest.mark.parametrize("flag", ["--burst", "--until-empty"])
+def test_workers_that_ended_by_themselves_are_reported(project: Shop, flag: str) -> None:
     """``says`` fails if the line is not printed within its time limit."""
-    with Running(project, "dev", "app.py", "--until-empty") as dev:
+    with Running(project, "dev", "app.py", flag) as dev:
         dev.says("the workers ended with exit code 0; waiting for a change")
         say(project, 2)
         dev.says("the workers ended with exit code 0; waiting for a change", 2)

@@ -265,7 +265,7 @@ class TestSchema:
         import json
 
         found = json.loads(json.dumps(schema()))["properties"]
-        assert found["log_format"]["enum"] == ["auto", "pretty", "json"]
+        assert found["log_format"]["enum"] == ["auto", "text", "json"]
         assert found["keep_count"] == {
             "type": "integer", "minimum": 0, "default": 100_000,
             "description": "The maximum number of succeeded and cancelled jobs that are kept.",

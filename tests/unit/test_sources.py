@@ -80,7 +80,7 @@ class TestEnvironment:
             ("NAMESPACE", "No Name", "MAINSPRING_NAMESPACE: namespace='No Name': is not a namespace"),
             ("INCLUDE", "a,b c", "MAINSPRING_INCLUDE: include='b c': is not the name of a module"),
             ("LOG_LEVEL", "loud", "MAINSPRING_LOG_LEVEL: log_level='loud': must be one of debug, info"),
-            ("LOG_FORMAT", "xml", "MAINSPRING_LOG_FORMAT: log_format='xml': must be one of auto, pretty, json"),
+            ("LOG_FORMAT", "xml", "MAINSPRING_LOG_FORMAT: log_format='xml': must be one of auto, text, json"),
             ("DURABILITY", "none", "MAINSPRING_DURABILITY: durability='none': must be one of full, normal"),
         ],
     )  # fmt: skip

@@ -20,7 +20,6 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "queues": ("-Q",),
     "processes": ("-p",),
     "thread_slots": ("-t",),
-    "until_empty": ("--burst",),
 }
 """Short flags, and flags known from other job queues."""
 

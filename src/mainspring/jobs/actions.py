@@ -98,11 +98,6 @@ def check_rate(rate: float | None) -> None:
         raise InvalidOption("rate", rate, why, hint="rate=None sets no limit.")
 
 
-async def store_now(store: Store) -> int:
-    """Return the time of the store: the reply to a promotion of no job has it."""
-    return (await store.promote(0)).now
-
-
 def _split_ids(query: Query) -> list[Query]:
     """Split a query with many ids into queries that a store accepts."""
     if query.ids is None:

@@ -285,11 +285,10 @@ class Job(Handle, Generic[R_co]):
             raise ResultTimeout(self.id, pace.limit, row.state, why=await self._why_now(row), url=self._shown_url)
 
     async def _explain(self, row: JobRow) -> Why:
-        from mainspring.jobs.actions import store_now
         from mainspring.jobs.why import explain
 
         store = await self._client.store()
-        return await explain(store, row, await store_now(store))
+        return await explain(store, row, await store.now())
 
     async def _why_now(self, row: JobRow) -> Why | None:
         """What a caller waits for; None if the store does not answer: the caller learns that from its next look."""

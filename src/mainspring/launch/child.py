@@ -131,7 +131,8 @@ def _run(inherited: ChildEnvironment, target: str, options: dict[str, Any], log:
     try:
         config = load_target(target).parts(**options)
         config.store.check_processes("a worker process")
-        logs.configure(msgspec.structs.replace(config.logs, **log), worker=True)  # after the program's own log setup
+        config = config._replace(logs=msgspec.structs.replace(config.logs, **log))
+        logs.configure(config.logs, worker=True)  # after the program's own log setup
     except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything while it is imported
         pipe.send(CannotStart(explain_error(error)))
         return Exit.FAILED

@@ -184,7 +184,9 @@ OPTIONS: tuple[Option, ...] = (
            _WORKER, checks.span, "15s"),
     Option("drain", "Duration", 25 * SECOND, "How long running jobs may take to finish when the worker stops.",
            _WORKER, checks.wait, "25s"),
-    Option("until_empty", "bool", False, "Stop when no job is left.", _WORKER, checks.flag),
+    Option("burst", "bool", False, "Stop when no job is ready or running.", _WORKER, checks.flag),
+    Option("until_empty", "bool", False, "Stop when no job is left, also none that is scheduled or retrying.",
+           _WORKER, checks.flag),
     Option("poll", "Duration", SECOND, "The longest time between two looks for ready jobs.",
            _WORKER, checks.span, "1s"),
     Option("sweep", "Duration", 3 * SECOND, "The time between two looks for lost workers.",
@@ -389,6 +391,9 @@ def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> No
             "cannot be given together with run_at",
             hint="delay counts from now. Give only one of the two.",
         )
+    if resolved.get("burst") and resolved.get("until_empty"):
+        hint = "burst does not wait for scheduled and retrying jobs, until_empty does. Give only one of the two."
+        raise InvalidOption("burst", True, "cannot be given together with until_empty", hint=hint)
     soft, hard = resolved.get("soft_timeout"), resolved.get("timeout")
     if soft is not None and hard is not None and soft >= hard:
         name = "soft_timeout" if "soft_timeout" in given else "timeout"

@@ -103,6 +103,7 @@ class WorkerOptions(TypedDict, total=False):
     concurrency: Mapping[str, int]
     lease: Duration
     drain: Duration
+    burst: bool
     until_empty: bool
     poll: Duration
     sweep: Duration

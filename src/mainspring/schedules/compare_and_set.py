@@ -10,7 +10,6 @@ from mainspring.client.client import ENQUEUE_PATIENCE
 from mainspring.client.patience import EnqueueRetry
 from mainspring.common.pause import jittered
 from mainspring.errors import InvalidOption, StoreConflict, StoreUnavailable
-from mainspring.jobs.actions import store_now
 from mainspring.schedules import plan as planning
 from mainspring.schedules.plan import SchedulePlan, ScheduleStep, next_look
 from mainspring.schedules.records import ScheduleRow, ScheduleSwap, SwapResult
@@ -64,7 +63,7 @@ async def change_schedule(store: Store, name: str, decide: Decide) -> ScheduleCh
             rows = await store.schedules([name])
             row = rows[0] if rows else ScheduleRow(name=name, rev=0, look=None, doc=b"")
             plan = read_plan(row) if rows else None
-            made = await decide(CurrentSchedule(plan, await store_now(store), again, taken))
+            made = await decide(CurrentSchedule(plan, await store.now(), again, taken))
             if made is None:
                 return ScheduleChange(None, None, row)
             said = await _swap(store, row, made)

@@ -49,7 +49,7 @@ class Settings(TypedDict, total=False):
     payload_limit: Size
     result_limit: Size
     log_level: Literal["debug", "info", "warning", "error", "critical"]
-    log_format: Literal["auto", "pretty", "json"]
+    log_format: Literal["auto", "text", "json"]
     log_file: str | None
     redact: Sequence[str]
     queues: Sequence[str] | str | None
@@ -180,7 +180,8 @@ class AppSettings:
         specs = {name: spec._replace(result_limit=self.result_limit) for name, spec in tasks.specs().items()}
         if self.version is None and (pinned := [name for name, spec in specs.items() if spec.pinned]):
             raise no_version(pinned[0])
-        resolved["queues"] = resolved["queues"] or tasks.queues()
+        known_queues, chosen = tasks.queues(), bool(resolved["queues"])
+        resolved["queues"] = resolved["queues"] or known_queues
 
         def learn(name: str) -> TaskSpec | None:
             task = tasks.find(name)
@@ -194,7 +195,7 @@ class AppSettings:
             self.retention, self.logs, learn, tasks.weights,
             tasks.declared_queues.settings,
             (*tasks.declared_queues.limits, *(group_limit(name, each.max_concurrent) for name, each in groups)),
-            schedules,
+            chosen, known_queues, schedules,
         )  # fmt: skip
 
 

@@ -24,13 +24,13 @@ from mainspring.tasks.routing import Routes
 Kind = Literal["text", "path", "url", "choice", "whole", "duration", "size", "names", "table", "numbers", "flag"]
 """The kind of a value: decides how text is read, how a value is shown, and its schema."""
 
-OF_ONE_RUN = frozenset({"processes", "until_empty"})
+OF_ONE_RUN = frozenset({"processes", "until_empty", "burst"})
 """Worker options of one command, not of the app: the supervisor does not import the app."""
 
 LARGEST = 8_000_000
 """The largest payload or result, in bytes, that every engine supports."""
 LEVELS = ("debug", "info", "warning", "error", "critical")
-FORMATS = ("auto", "pretty", "json")
+FORMATS = ("auto", "text", "json")
 DURABILITIES = ("full", "normal")
 _FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
@@ -224,8 +224,8 @@ _OWN: tuple[Setting, ...] = (
     Setting("result_limit", "Size", 1_000_000, "The maximum size of a result in bytes.", "size", _limit, "1MB"),
     Setting("log_level", "Literal['debug', 'info', 'warning', 'error', 'critical']", "info",
             "The lowest level that is logged.", "choice", _level, choices=LEVELS),
-    Setting("log_format", "Literal['auto', 'pretty', 'json']", "auto",
-            "The log format; auto is pretty on a terminal and JSON elsewhere.",
+    Setting("log_format", "Literal['auto', 'text', 'json']", "auto",
+            "The log format; auto is JSON in Kubernetes and text elsewhere.",
             "choice", _one_of(*FORMATS), choices=FORMATS),
     Setting("log_file", "str | None", None, "The destination of log lines: a file, stdout or stderr.",
             "path", _text, "stderr"),

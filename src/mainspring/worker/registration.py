@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import platform
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mainspring.codec import dumps
 from mainspring.common.clock import boottime
 from mainspring.common.ids import worker_id
 from mainspring.common.redact import redact
+from mainspring.errors import did_you_mean
 from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.query import Query
 from mainspring.queues.records import QueueSettings
 from mainspring.schedules.sync import sync
 from mainspring.worker.eligibility import all_lane_kinds, runnable_tasks
@@ -136,6 +139,20 @@ async def declare_queues(store: Store, queues: Mapping[str, QueueSettings], outa
         return await store.queues()
 
     return await _retry(declare, RetryLog("declaring queues", log, outage))
+
+
+async def warn_of_unknown_queues(store: Store, config: WorkerConfig, stored: Collection[str], outage: Outage) -> None:
+    """Warn of a queue that was given to this worker, if no task, no ``app.queue`` and no stored job names it.
+
+    Such a name is most likely misspelt. The warning is not an error: another program may use the queue later.
+    """
+    unknown = sorted({*config.settings.queues}.difference(config.known_queues, stored)) if config.chosen_queues else []
+    for queue in unknown:
+        of_queue = Query.where(queues=[queue])
+        counts = await _retry(functools.partial(store.count, of_queue), RetryLog("looking at queues", log, outage))
+        if not any(counts.values()):
+            near = did_you_mean(queue, {*config.known_queues, *stored})
+            log.warning("no task, no app.queue(...) and no stored job uses the queue %r%s", queue, near)
 
 
 async def declare_schedules(store: Store, config: WorkerConfig, outage: Outage) -> None:

@@ -19,6 +19,7 @@ from mainspring.worker.config import WorkerConfig
 from mainspring.worker.eligibility import lane_kinds
 from mainspring.worker.events.dispatcher import EventDispatcher
 from mainspring.worker.events.names import MovedJob
+from mainspring.worker.job_lines import job_lines_at
 from mainspring.worker.lease.shared_state import ORDERED, STUCK, Phase, SharedState
 from mainspring.worker.lifespan import Lifespans
 from mainspring.worker.loop.demand import Demand
@@ -34,6 +35,7 @@ from mainspring.worker.run.progress import ReportSender
 from mainspring.worker.run.slots.lending import SlotLender
 from mainspring.worker.supervise import kill_rules
 from mainspring.worker.supervise.drain import WorkerDrain
+from mainspring.worker.supervise.signals import Exit
 
 log = logging.getLogger("mainspring.worker")
 
@@ -86,7 +88,7 @@ MakeServices = Callable[[ServiceHost], WorkerServices]
 
 
 class Worker:
-    """Serves its queues until it is drained or stopped, or, with ``until_empty``, until no job is left.
+    """Serves its queues until it is drained or stopped, or, with ``until_empty`` or ``burst``, until no job is left.
 
     ``services`` builds its background services. ``heartbeats`` builds what keeps the lease while the event loop is
     busy. ``supervised``: a supervisor kills and replaces this process when a body does not end, and gives back the jobs
@@ -122,6 +124,7 @@ class Worker:
         self._make_services = services
         self._lifespans = Lifespans(config.lifespans, config.settings.grace / 1e6)
         self._ended = False
+        self._left = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn_loop: TurnLoop | None = None
         self._serving_since = 0.0
@@ -144,7 +147,8 @@ class Worker:
     async def run(self) -> int:
         """Work until the worker must end. Returns the exit code.
 
-        0: all jobs finished; 3: jobs were handed back at the drain limit, or the worker is replaced; 4: stopped fast.
+        0: all jobs finished; 3: jobs were handed back at the drain limit, or the worker is replaced; 4: stopped fast;
+        6: with ``until_empty`` or ``burst``, jobs are left that no live worker can run.
         """
         self._loop = asyncio.get_running_loop()
         self._shared_state.phase = Phase.STARTING
@@ -156,6 +160,9 @@ class Worker:
         finally:
             tick.cancel()
             await self._shut_down()
+        if self._left and code == Exit.CLEAN:
+            log.warning("worker %s stopped: %s", self.id, self._left)
+            return Exit.LEFT
         log.log(self._log_level, "worker %s stopped: %s", self.id, _ENDS.get(code, code))
         return code
 
@@ -208,6 +215,7 @@ class Worker:
     def _build(self) -> None:
         config, settings, environment = self._config, self._config.settings, self._environment
         self._shared_state.slots = max(1, settings.async_slots + settings.thread_slots)
+        environment.job_lines = job_lines_at(config.logs.jobs)
         events = self._events = EventDispatcher(config, self._store) if config.hooks else None
         dispatcher = self._dispatcher = Dispatcher(
             config, self._shared_state, environment,
@@ -272,6 +280,7 @@ class Worker:
         await registration.declare_limits(store, tuple(limits.values()), outage)
         rows = await registration.declare_queues(store, config.queues, outage)
         await registration.declare_schedules(store, config, outage)
+        await registration.warn_of_unknown_queues(store, config, {row.name for row in rows}, outage)
         assert self._demand is not None
         if any(row.settings.order == "lifo" and row.name in config.settings.queues for row in rows):
             self._demand.share_by_weight()
@@ -298,7 +307,7 @@ class Worker:
             self._run_beside(wake_on_new_jobs(self._store, self._turn_loop, self._config, self._outage))
         for service in self._services.services:
             self._run_beside(service.run())
-        if self._config.settings.until_empty:
+        if self._config.settings.ends_when_empty:
             self._run_beside(self._drain_when_empty())
         if self._shared_state.phase == Phase.STARTING:
             self._shared_state.phase = Phase.RUNNING
@@ -318,7 +327,8 @@ class Worker:
         assert self._turn_loop is not None
         if self._services.wait_schedules_fired is not None:
             await self._services.wait_schedules_fired()
-        await wait_until_empty(self._store, self._turn_loop, self._config, self._outage, self.drain)
+        self._left = await wait_until_empty(self._store, self._turn_loop, self._config, self._outage)
+        self.drain()
 
     def _run_beside(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(work))

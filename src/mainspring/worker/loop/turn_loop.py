@@ -5,6 +5,9 @@ When is a turn made? (``TurnLoop``)
 - otherwise when 256 acks wait, half of the claims ahead are used up, or the oldest ack is 5 ms old;
 - at least once a second while the worker holds jobs, so that cancel orders arrive; otherwise every 5 s.
 
+A turn with the ack of a limited job asks for jobs of every lane: the store takes the ack first, so the same turn can
+hand out the job that waited for this place. No wake-up is needed for that.
+
 How is a turn sent? (``TurnSender``)
 One turn is in flight at a time, and it is sent until the store answers it. Meanwhile bodies keep running and their acks
 wait. When the outcome is unknown (the store could not be reached, gave no answer in time, or raised an unknown error),
@@ -107,6 +110,8 @@ class TurnLoop:
         self._first_ack = NEVER
         self._flush_at = 1
         self._suspects = 0
+        self._limited = 0
+        """How many of the held jobs come from a lane with limits or a breaker."""
         self._leases_sent_at = LONG_AGO
         self._resynced_at = boottime()
         self._force = False
@@ -267,13 +272,13 @@ class TurnLoop:
         if reply.unstorable or reply.stale:
             self._handle_refused(turn, reply)
         claims = reply.claims if turn.seen == turn.number - 1 else self._new_claims(reply.claims)
-        if reply.more:
+        if reply.more or reply.breakers:  # a breaker that closed lets waiting jobs through
             self._demand.wake()
         if reply.next_at is not None:  # relative to now: the turn may have taken longer than one step of the rate
             self._wake_in((reply.next_at - self.environment.store_ahead) / 1e6 - now)
         self._demand.record_reply(claims, partial=reply.more, blocked=reply.held)
         if claims:
-            self._start_claims(claims, now, reply.short, turn)
+            self._start_claims(self._demand.in_start_order(claims), now, reply.short, turn)
         for order in reply.orders:
             if (attempt := self._find_held(order.id, order.token)) is not None:
                 self._dispatcher.cancel(attempt, order.reason)
@@ -290,6 +295,8 @@ class TurnLoop:
             acks = breaker_counts.drop_outdated_faults(acks, self.held)
         self._first_ack = boottime() if self._acks else NEVER
         self._force = False
+        if self._limited and self._free_capacity(acks):
+            self._demand.wake()
         now = boottime()
         seen, holds = self._number, None
         if now - self._resynced_at >= RESYNC_EVERY:
@@ -307,6 +314,11 @@ class TurnLoop:
             holds=holds,
             good=() if breaker_counts is None else breaker_counts.take_successes(acks, self.held, now),
         )
+
+    def _free_capacity(self, acks: Sequence[Ack]) -> bool:
+        """Whether one of these acks ends the use of a limit, or the probe of a breaker, for which jobs may wait."""
+        found = [self.held.get(ack.id) for ack in acks]
+        return any(attempt is not None and (attempt.limited or attempt.scarce) for attempt in found)
 
     def _compare_clocks(self, ahead: int) -> None:
         """Update the difference of the clocks. The reply needed time to arrive, so each sample is too low: the highest
@@ -348,6 +360,8 @@ class TurnLoop:
         if self.environment.schedule_runs:
             self.environment.schedule_runs.pop(claim.id, None)
         self._demand.count_release(claim.queue)
+        if "#" in claim.lane:
+            self._limited -= 1
         if claim.crashes:
             self._suspects -= 1
             self._demand.wake()  # the next suspect may be claimed, if there is one
@@ -387,6 +401,8 @@ class TurnLoop:
                 continue
             self.held[claim.id] = accepted
             self._demand.count_claim(claim.queue)
+            if "#" in claim.lane:
+                self._limited += 1
             if claim.crashes:
                 self._suspects += 1
             started.append(accepted)

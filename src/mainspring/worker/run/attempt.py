@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mainspring.jobs.outcomes import Lease
     from mainspring.jobs.records import JobBody, LogLine
     from mainspring.tasks.spec import TaskSpec
+    from mainspring.worker.job_lines import JobLines
     from mainspring.worker.records import Claim
     from mainspring.worker.run.context_reports import Stream
     from mainspring.worker.run.progress import ReportSender
@@ -51,6 +52,8 @@ class RunEnvironment:
     """Lends the slots of bodies that wait for other jobs."""
 
     def __init__(self, code: str) -> None:
+        self.job_lines: JobLines | None = None
+        """Logs one line for each attempt; None if the worker logs only failures."""
         self.worker = worker_id()
         """The worker's id in the store. The worker takes a new id after the store declared it lost."""
         self.code = code

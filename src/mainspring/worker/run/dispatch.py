@@ -20,6 +20,7 @@ from mainspring.worker.run.attempt import Ending, RunEnvironment, RunningAttempt
 from mainspring.worker.run.bulk.gather import BulkGatherer
 from mainspring.worker.run.executor import Executor
 from mainspring.worker.run.missing_limits import DeclareLimits, MissingLimits
+from mainspring.worker.run.rate_slots import RateSlots, windows_of
 from mainspring.worker.run.slots.async_slots import AsyncSlots
 from mainspring.worker.run.slots.base import SlotPool
 from mainspring.worker.run.slots.thread_slots import ThreadSlots
@@ -65,6 +66,7 @@ class Dispatcher:
         self.breaker_counts: BreakerCounts | None = None
         """Counts the successes of tasks with a breaker, once a job of such a task was claimed."""
         self._environment = environment
+        self._job_lines = environment.job_lines
         self._tasks = config.tasks
         self._learn = config.learn
         self._late_tasks: dict[str, TaskSpec] = {}
@@ -72,7 +74,9 @@ class Dispatcher:
         self._accepted: dict[str, TaskSpec] = {}
         """Tasks of which a claim was accepted before."""
         settings = self._settings = config.settings
-        executor = Executor(shared_state, config.middleware, on_started)
+        bounds = [bound for spec in config.tasks.values() for bound in spec.bounds]
+        self._rate_slots = RateSlots(windows_of(bounds, config.limits))
+        executor = Executor(shared_state, config.middleware, on_started, self._rate_slots)
         self.timeouts = AttemptTimeouts(self.running, settings.grace / 1e6, on_stuck)
         aio = AsyncSlots(settings.async_slots, 0, executor, self.timeouts, self.finish)
         thread = self._threads = ThreadSlots(
@@ -142,6 +146,8 @@ class Dispatcher:
             return
         if attempt.ending is Ending.GONE:
             return
+        if self._job_lines is not None:
+            self._job_lines.log_end(attempt, ack)
         if attempt.actual_cost is not None:
             ack = _with_cost(attempt, ack)
         if attempt.has_reports:
@@ -247,6 +253,7 @@ class Dispatcher:
         if found is None and self._learn is not None and (found := self._learn(task)) is not None:
             self._late_tasks[task] = found
             self._missing_limits.add_late_task(found)
+            self._rate_slots.add(windows_of(found.bounds))
         return found
 
     def _log_cannot_run(self, claim: Claim, spec: TaskSpec | None) -> None:

@@ -30,7 +30,7 @@ from mainspring.worker.supervise.signals import Exit
 log = logging.getLogger("mainspring.supervisor")
 
 _MAX_GAP = 2.5  # seconds between two ticks that do not count as a gap; the worker ticks twice a second
-_ORDERLY = (Exit.CLEAN, Exit.HANDED_BACK, Exit.STOPPED)
+_ORDERLY = (Exit.CLEAN, Exit.HANDED_BACK, Exit.STOPPED, Exit.LEFT)
 _PATIENCE = 5.0  # seconds after which processes that do not die are logged
 
 
