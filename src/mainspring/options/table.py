@@ -383,6 +383,14 @@ def _refusal(scope: str, name: str, subject: str) -> UnknownOption | NotBuilt:
     return UnknownOption(subject, name, _BY_SCOPE[scope], hint=hint)
 
 
+def expires_too_soon(expires: int, start: str) -> InvalidOption:
+    """The error of a job that expires before it may start; ``start`` says which option delays it."""
+    return InvalidOption(
+        "expires", format_duration(expires / SECOND), f"the job would expire before it may start ({start})",
+        hint="expires counts from the enqueue, not from the start: give a longer time, or leave it out.",
+    )  # fmt: skip
+
+
 def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> None:
     if resolved.get("delay") is not None and resolved.get("run_at") is not None:
         raise InvalidOption(
@@ -391,6 +399,9 @@ def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> No
             "cannot be given together with run_at",
             hint="delay counts from now. Give only one of the two.",
         )
+    delay, expires = resolved.get("delay"), resolved.get("expires")
+    if delay and expires is not None and expires <= delay:
+        raise expires_too_soon(expires, f"delay={format_duration(delay / SECOND)}")
     if resolved.get("burst") and resolved.get("until_empty"):
         hint = "burst does not wait for scheduled and retrying jobs, until_empty does. Give only one of the two."
         raise InvalidOption("burst", True, "cannot be given together with until_empty", hint=hint)
