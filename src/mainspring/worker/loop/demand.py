@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from mainspring.jobs.lanes import KINDS, base_lane, base_of
-from mainspring.worker.loop.queue_shares import QueueShares
+from mainspring.worker.loop.queue_shares import QueueShares, interleave
 from mainspring.worker.records import Claim, Want
 from mainspring.worker.run.slots.base import AHEAD_MAX, SlotPool
 
@@ -254,6 +254,10 @@ class Demand:
                 (self._limit_blocked.add if group in blocked else self._limit_blocked.discard)((group, kind))
                 if want.limited is not None:
                     self._dry_until_slot.add((group, kind))
+
+    def in_start_order(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """The claims of a reply in the order in which they start."""
+        return interleave(claims) if self._shares else claims
 
     # ---- the reply ---------------------------------------------------------------------------
 

@@ -275,7 +275,7 @@ class TurnLoop:
             self._wake_in((reply.next_at - self.environment.store_ahead) / 1e6 - now)
         self._demand.record_reply(claims, partial=reply.more, blocked=reply.held)
         if claims:
-            self._start_claims(claims, now, reply.short, turn)
+            self._start_claims(self._demand.in_start_order(claims), now, reply.short, turn)
         for order in reply.orders:
             if (attempt := self._find_held(order.id, order.token)) is not None:
                 self._dispatcher.cancel(attempt, order.reason)

@@ -68,6 +68,10 @@ class BulkExecutor:
         fn, first = self._single.wrap(call)
         return fn, (*first, values), {}
 
+    def seconds_until_start(self, attempt: RunningAttempt) -> float:
+        """How long the call must wait because of the rate limits of its items."""
+        return self._single.seconds_until_start(attempt)
+
     def begin(self, attempt: RunningAttempt, slot: int) -> None:
         """The call starts now, in ``slot``. Its first item uses the line of the slot in the shared state, the other
         items use extra lines."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
@@ -31,6 +32,9 @@ from mainspring.worker.run.classify import ending_error
 from mainspring.worker.run.executor import Executor
 from mainspring.worker.run.slots.base import ClaimAhead, Finish
 from mainspring.worker.run.timeouts import AttemptTimeouts
+
+_LOOK_AGAIN = 0.05
+"""Seconds after which a body that waits for its rate limit looks whether it was asked to end."""
 
 
 class ThreadSlots:
@@ -171,6 +175,9 @@ class SlotThread:
     ) -> None:
         try:
             fn, args, kwargs = executor.prepare_call(attempt)
+            if attempt.limited:
+                while (pause := executor.seconds_until_start(attempt)) > 0:
+                    time.sleep(min(pause, _LOOK_AGAIN))
             self._enter(attempt, executor)
             value = fn(*args, **kwargs)
             self._inside = (
