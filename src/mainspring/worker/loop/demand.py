@@ -5,8 +5,8 @@ with terms, in lanes beside these (see ``jobs/lanes.py``). While both kinds of s
 together, in one order of priority. What remains free of either kind is asked for in a want of its own.
 
 A number in ``concurrency=`` limits the jobs of both kinds of slots together; then nothing is claimed ahead. A queue
-with a cap (``concurrency={"email": 5}``) has a want of its own, is never claimed ahead, and its held jobs are counted. The
-order of the wants changes each turn. A want that gave fewer jobs than it asked for is *dry*: it is left out until
+with a cap (``concurrency={"email": 5}``) has a want of its own, is never claimed ahead, and its held jobs are counted.
+The order of the wants changes each turn. A want that gave fewer jobs than it asked for is *dry*: it is left out until
 something wakes it, so its slots go to the other queues. No slot is idle for more than one turn while any queue has
 work.
 
