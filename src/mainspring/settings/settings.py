@@ -42,6 +42,7 @@ class Settings(TypedDict, total=False):
     pooler: bool
     routes: Mapping[str, str]
     full_wait: Duration
+    enqueue_patience: Duration
     keep: Duration
     keep_count: int
     keep_dead: Duration
@@ -83,6 +84,7 @@ class AppSettings:
     pooler: bool
     routes: Routes
     full_wait: int
+    enqueue_patience: int
     keep: int
     keep_count: int
     keep_dead: int
