@@ -50,11 +50,13 @@
     │   └── Fenced
     ├── StoreError                      about the store; has .url, without the password
     │   ├── StoreUnavailable (ConnectionError)
+    │   ├── StoreMisconfigured
     │   ├── StoreConflict
     │   ├── StoreFull
     │   ├── SchemaOutdated
     │   ├── StoreCorrupt
     │   ├── UnsupportedFileSystem
+    │   ├── InMemoryStore
     │   ├── StoreReadOnly
     │   └── StoreNotDurable                 strict mode: the server keeps less than asked for
     ├── BreakerOpen                     the guarded code did not run; has .retry_after
@@ -734,6 +736,13 @@ class StoreError(MainspringError):
 
 class StoreUnavailable(StoreError, ConnectionError):
     """The store cannot be reached or did not answer in time. Try again."""
+
+
+class StoreMisconfigured(StoreError):
+    """The store cannot be used as it is configured: wrong password, unknown database, missing directory.
+
+    Another try does not help.
+    """
 
 
 class StoreConflict(StoreError):
