@@ -223,7 +223,7 @@ class Worker:
             on_stuck=self._on_stuck, declare_limits=self._declare_limits,
         )  # fmt: skip
         self._demand = Demand(
-            settings.queues, settings.concurrency, dispatcher.pools,
+            settings.queues, settings.concurrency, dispatcher.pools, max_jobs=settings.max_jobs,
             lane_kinds=lane_kinds(config), weights=config.weights, separate=dispatcher.bulk_lanes,
         )  # fmt: skip
         turn_loop = self._turn_loop = TurnLoop(
