@@ -67,6 +67,7 @@
     └── UseError                        the call is not possible in this place
         ├── WouldBlockLoop (RuntimeError)
         ├── WouldDeadlock (RuntimeError)
+        ├── OptionsOnCall (TypeError)       job options and then a plain call, which would ignore them
         ├── NoMainGuard
         ├── NotOpen
         ├── NoApp                           a task of a Tasks() that no app, or more than one, includes
@@ -846,13 +847,27 @@ class WouldBlockLoop(UseError, RuntimeError):
 
 
 class WouldDeadlock(UseError, RuntimeError):
-    """A signal handler or finaliser called the store while its own thread was inside a store call."""
+    """The call would wait for itself for ever: a job waits for a job that needs its limit, or a signal handler or
+    finaliser called the store while its own thread was inside a store call."""
 
-    def __init__(self) -> None:
+    def __init__(self, message: str = "", *, hint: str = "") -> None:
         super().__init__(
-            "this thread is already inside a store call and would wait for itself forever",
-            hint="A signal handler or __del__ interrupted the call. Set a flag there, and enqueue from ordinary code.",
+            message or "this thread is already inside a store call and would wait for itself forever",
+            hint=hint
+            or "A signal handler or __del__ interrupted the call. Set a flag there, and enqueue from ordinary code.",
         )
+
+
+class OptionsOnCall(UseError, TypeError):
+    """A task with job options was called as a function: the call would run here, now, and ignore the options."""
+
+    def __init__(self, task: str, options: Iterable[str], verb: str) -> None:
+        names = ", ".join(options)
+        super().__init__(
+            f"task {task!r}: a plain call runs the function here, at once, and ignores the job options ({names})",
+            hint=f"To make a job: .options(...).{verb}(...). To call the function, leave .options(...) out.",
+        )
+        self.task = task
 
 
 class NoMainGuard(UseError):

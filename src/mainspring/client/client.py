@@ -108,6 +108,10 @@ class Client:
         """Seconds of the clock that this process measures its locks with; goes on while the machine sleeps."""
         return boottime()
 
+    def time_us(self) -> int:
+        """The wall clock of this process, in microseconds since 1970. The store's clock may differ."""
+        return time.time_ns() // 1_000
+
     async def store(self) -> Store:
         """The open store of the running event loop."""
         self._check_fork()

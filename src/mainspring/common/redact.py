@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, Protocol
 
+from mainspring.common.current import current
 from mainspring.errors import passwords_in, shown
 
 HIDDEN = "***"
@@ -56,10 +56,6 @@ class JobWithSecrets(Protocol):
     def secrets(self) -> Sequence[str]:
         """The values to hide in the texts of this job, in each form: see :func:`secrets_in`."""
         ...
-
-
-running_job: ContextVar[JobWithSecrets] = ContextVar("mainspring_attempt")
-"""The job whose body runs here. It is set once for each attempt: see ``worker.run.context.current``."""
 
 
 def remember(value: Any, *, shortest: int = SHORTEST) -> None:
@@ -104,7 +100,8 @@ def redact(text: str, job: JobWithSecrets | None = None) -> str:
     """
     if _known:
         text = _without(tuple(_known), text)
-    if (job := running_job.get(job)) is not None and (own := job.secrets):
+    here: JobWithSecrets | None = current.get(job)
+    if here is not None and (own := here.secrets):
         text = _without(own, text)
     if "://" in text:
         text = re.sub(_URL, rf"\1:{HIDDEN}@", text)

@@ -12,14 +12,14 @@ from contextvars import copy_context
 from datetime import UTC, datetime
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from uuid import UUID
 
 from mainspring.codec import loads
+from mainspring.common import current as current_attempt
 from mainspring.common.clock import boottime, to_datetime
 from mainspring.common.handles import Reserved
 from mainspring.common.ids import derived_id, new_id
-from mainspring.common.redact import running_job
 from mainspring.errors import NotOpen, SoftTimeout
 from mainspring.worker.run import context_reports
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
@@ -38,7 +38,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
-current = cast("ContextVar[RunningAttempt]", running_job)
+current: ContextVar[RunningAttempt] = current_attempt.current
 """The attempt whose body runs here. It is set before the arguments of the attempt are decoded."""
 
 
