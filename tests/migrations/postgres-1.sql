@@ -1284,11 +1284,12 @@ declare
 begin
     with made as (
         insert into mainspring_stored.jobs (
-            id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, keep, enqueued, record
+            id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, keep, enqueued, record,
+            followed
         )
         select n.own, case when n.due > p_now then 'scheduled' else 'ready' end, n.task, n.queue, n.home, n.home, n.priority,
             case when n.due > p_now then 0 else nextval('mainspring_stored.seq') end, case when n.due > p_now then n.due end,
-            p_now + n.expires_in, n.crash_limit, n.early, n.keep, p_now, n.record
+            p_now + n.expires_in, n.crash_limit, n.early, n.keep, p_now, n.record, n.followed
         from (
             select f.*, coalesce(f.run_at, p_now + f.delay) as due,
                 substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2) as own
@@ -1312,6 +1313,12 @@ begin
     where cardinality(f.marks) > 0
         and substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2) = any(v_made)
     on conflict do nothing;
+    perform mainspring_stored.store_follow_ups_v1(n.own, n.follows, true) from (
+        select f.follows, substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2) as own
+        from unnest(p_ended) x join mainspring_stored.follow_ups f on f.job = any(array[x.id]) and f.state = x.state
+        where f.follows is not null
+    ) n
+    where n.own = any(v_made);
     return coalesce(v_ready, '{}');
 end
 $$;
@@ -1556,15 +1563,11 @@ begin
     select u.mark, p_id[u.at] from unnest(p_mark_at, p_mark) as u(at, mark) where v_take[u.at]
     on conflict do nothing;
     if p_follow_ups is not null then
-        insert into mainspring_stored.follow_ups
-        select p_id[f.at], f."on", f.n, decode(f.id, 'hex'), f.task, f.queue, f.home, f.priority, f.delay, f.run_at,
-            f.expires_in, f.crashes, f.early, f.keep, f.marks, decode(f.record, 'hex')
-        from jsonb_to_recordset(p_follow_ups) as f(
-            at integer, "on" text, n integer, id text, task text, queue text, home text, priority integer, delay bigint,
-            run_at bigint, expires_in bigint, crashes integer, early boolean, keep bigint, marks text[], record text
-        )
-        where v_take[f.at]
-        on conflict do nothing;
+        perform mainspring_stored.store_follow_ups_v1(p_id[f.at], f.rows, false) from (
+            select (r.value ->> 'at')::integer as at, jsonb_agg(r.value) as rows
+            from jsonb_array_elements(p_follow_ups) as r group by 1
+        ) f
+        where v_take[f.at];
     end if;
     if cardinality(p_child_at) > 0 then
         insert into mainspring_stored.edges (parent, child, policy)
@@ -4773,6 +4776,34 @@ CREATE FUNCTION mainspring_stored.smooth_time_v1(p_cost bigint, p_per bigint, p_
     select div(greatest(p_cost, 0)::numeric * p_per + greatest(p_size, 1) - 1, greatest(p_size, 1))::bigint
 $$;
 
+CREATE FUNCTION mainspring_stored.store_follow_ups_v1(p_job bytea, p_rows jsonb, p_inner boolean) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_hex text := case when p_inner then encode(p_job, 'hex') else 'f0110e4d0000700080001b7c5d2ae9f3' end;
+    v_text text := encode(convert_to(v_hex::uuid::text, 'UTF8'), 'hex');
+begin
+    insert into mainspring_stored.follow_ups (
+        job, state, n, id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, keep, marks, record,
+        followed, follows
+    )
+    select p_job, f."on", f.n, case when not p_inner then f.own else substring(f.own from 1 for 9)
+            || substring(sha256(p_job || f.own) from 1 for 5) || substring(f.own from 9 + 5 + 1)
+            end,
+        f.task, f.queue, f.home, f.priority, f.delay, f.run_at, f.expires_in, f.crashes, f.early, f.keep,
+        array(select replace(m.mark, 'f0110e4d0000700080001b7c5d2ae9f3', v_hex) from unnest(f.marks) with ordinality as m(mark, n) order by m.n),
+        decode(replace(f.record, encode(convert_to('f0110e4d-0000-7000-8000-1b7c5d2ae9f3', 'UTF8'), 'hex'), v_text), 'hex'), f.followed, f.follows
+    from (
+        select r.*, decode(r.id, 'hex') as own from jsonb_to_recordset(p_rows) as r(
+            "on" text, n integer, id text, task text, queue text, home text, priority integer, delay bigint, run_at bigint,
+            expires_in bigint, crashes integer, early boolean, keep bigint, marks text[], record text, followed smallint,
+            follows jsonb
+        )
+    ) f
+    on conflict do nothing;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.swap_schedule_v1(p_name text, p_rev bigint, p_doc bytea, p_look bigint, p_at bigint[], p_job bytea[], p_run bytea[], p_keep bigint, p_now bigint) RETURNS TABLE(ok boolean, now bigint, rev bigint, taken bigint)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
@@ -5960,6 +5991,8 @@ CREATE TABLE mainspring_stored.follow_ups (
     keep bigint,
     marks text[] NOT NULL,
     record bytea NOT NULL,
+    followed smallint NOT NULL,
+    follows jsonb,
     CONSTRAINT follow_ups_id_check CHECK ((length(id) = 16)),
     CONSTRAINT follow_ups_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'dead'::text, 'cancelled'::text])))
 );
@@ -6149,10 +6182,10 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794969131650217, 1, 1, 'hand-1-9a7de9', 1794969131659903, 1794969131669612, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794969131650217, 1, 1, 'hand-1-9a7de9', 1794969131659903, 1794969131669612, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794971677250832, 1, 1, 'hand-1-54fc7c', 1794971677288288, 1794971677305870, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794971677250832, 1, 1, 'hand-1-54fc7c', 1794971677288288, 1794971677305870, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794969131650217, 1794969131632698, 1794969131669612, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-9a7de9', 1794969131659903, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794971677250832, 1794971677229973, 1794971677305870, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-54fc7c', 1794971677288288, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.dependencies VALUES ('report', 'import', false);
 INSERT INTO mainspring_stored.dependencies VALUES ('report', 'export', false);
@@ -6163,35 +6196,35 @@ INSERT INTO mainspring_stored.documents VALUES ('schedules', 'nightly', 1, '\x7b
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261118 VALUES (1, 1794969131650217, 1794969131632698, 1794969131669612, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-9a7de9', 1794969131659903, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261118 VALUES (7, 0, 1794969131714367, 1794969131741353, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261118 VALUES (1, 1794971677250832, 1794971677229973, 1794971677305870, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-54fc7c', 1794971677288288, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261118 VALUES (7, 0, 1794971677385447, 1794971677408936, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794969131650217, 1794969131632698, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-9a7de9', NULL, NULL, 1794969131659903, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794969131650217, 1794969131632698, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-9a7de9', 1794972731669612, NULL, 1794969131659903, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794969131714367, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794969131714367, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794969131714367, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794969131714367, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794969131714367, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794971677250832, 1794971677229973, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-54fc7c', NULL, NULL, 1794971677288288, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794971677250832, 1794971677229973, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-54fc7c', 1794975277305870, NULL, 1794971677288288, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794971677385447, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794971677385447, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794971677385447, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794971677385447, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794971677385447, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('4bb1ebb5-b7fe-43a8-9431-bd95574aabd7');
+INSERT INTO mainspring_stored.meta VALUES ('0786aca4-fa54-4680-a6ef-3f4e7184c68e');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794969131758090, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794971677426843, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1794969131697774);
+INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1794971677349974);
 
 INSERT INTO mainspring_stored.schedule_runs VALUES ('nightly', 5, '\x01900000000070008000000000000006', '\x7b7d');
 
-INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1794969131769417, 10, '\x7b7d');
+INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1794971677443111, 10, '\x7b7d');
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-9a7de9', 1, 2, false, false, 1794969131623624, 1794969131669612, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-54fc7c', 1, 2, false, false, 1794971677216834, 1794971677305870, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.keyed_lanes_id_seq', 1, false);
 

@@ -29,6 +29,7 @@ def run(app: Mainspring, given: Mapping[str, Any]) -> int:
     if getattr(getattr(main, "__spec__", None), "name", None) == CHILD:
         raise NoMainGuard
     app.settings.worker(given)
+    app.settings.address.check_processes("app.run()")
     logs.configure(app.settings.logs)
     path = [folder or str(Path.cwd()) for folder in sys.path]
     return _supervise(find_target(app), given, {}, path)  # the child can import what this program can import

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from mainspring.client.client import ENQUEUE_PATIENCE
 from mainspring.client.patience import EnqueueRetry
 from mainspring.common.pause import jittered
 from mainspring.errors import InvalidOption, StoreConflict, StoreUnavailable
@@ -17,6 +17,8 @@ from mainspring.schedules.swap import swap_row
 from mainspring.stores.base import Store
 
 TRIES = 50
+PATIENCE = 10.0
+"""Seconds during which a change is repeated, after its first failure, while the store cannot be reached."""
 _PAUSE = 0.05
 
 
@@ -68,7 +70,7 @@ async def change_schedule(store: Store, name: str, decide: Decide) -> ScheduleCh
                 return ScheduleChange(None, None, row)
             said = await _swap(store, row, made)
         except StoreUnavailable as error:
-            again, trouble = True, trouble or EnqueueRetry(ENQUEUE_PATIENCE)
+            again, trouble = True, trouble or EnqueueRetry(f"schedule {name!r}", PATIENCE, time.monotonic())
             await asyncio.sleep(trouble.pause(error))
             continue
         if said.ok:

@@ -42,6 +42,7 @@ class Settings(TypedDict, total=False):
     pooler: bool
     routes: Mapping[str, str]
     full_wait: Duration
+    enqueue_patience: Duration
     keep: Duration
     keep_count: int
     keep_dead: Duration
@@ -55,7 +56,7 @@ class Settings(TypedDict, total=False):
     queues: Sequence[str] | str | None
     async_slots: int
     thread_slots: int
-    concurrency: Mapping[str, int]
+    concurrency: int | Mapping[str, int]
     lease: Duration
     drain: Duration
     poll: Duration
@@ -83,6 +84,7 @@ class AppSettings:
     pooler: bool
     routes: Routes
     full_wait: int
+    enqueue_patience: int
     keep: int
     keep_count: int
     keep_dead: int
@@ -180,6 +182,8 @@ class AppSettings:
         specs = {name: spec._replace(result_limit=self.result_limit) for name, spec in tasks.specs().items()}
         if self.version is None and (pinned := [name for name, spec in specs.items() if spec.pinned]):
             raise no_version(pinned[0])
+        if isinstance(resolved["concurrency"], int):
+            resolved["concurrency"], resolved["max_jobs"] = {}, resolved["concurrency"]
         known_queues, chosen = tasks.queues(), bool(resolved["queues"])
         resolved["queues"] = resolved["queues"] or known_queues
 

@@ -65,6 +65,8 @@ class Setting(msgspec.Struct, frozen=True):
                 return [part.strip() for part in text.split(",") if part.strip()]
             case "table":
                 return self._pairs(text)
+            case "numbers" if "=" not in text and isinstance(number := _number(text), int):
+                return number
             case "numbers":
                 return {name: _number(value) for name, value in self._pairs(text).items()}
             case _:
@@ -83,6 +85,8 @@ class Setting(msgspec.Struct, frozen=True):
                 return mask_url(value)
             case "names":
                 return sorted(value) if isinstance(value, frozenset) else list(value)
+            case "numbers" if isinstance(value, int):
+                return value
             case "table" | "numbers":
                 return dict(value.table if isinstance(value, Routes) else value)
             case _:
@@ -212,6 +216,9 @@ _OWN: tuple[Setting, ...] = (
             "table", _routes, "none"),
     Setting("full_wait", "Duration", 10_000_000, "How long an enqueue waits for a full queue with on_full='wait'.",
             "duration", checks.span, "10s"),
+    Setting("enqueue_patience", "Duration", 10_000_000,
+            "How long an enqueue is tried while the store does not answer; 0 means one try of at most a second.",
+            "duration", checks.wait, "10s"),
     Setting("keep", "Duration", _KEPT.keep, "How long succeeded and cancelled jobs are kept.",
             "duration", checks.span, "7d"),
     Setting("keep_count", "int", _KEPT.keep_count, "The maximum number of succeeded and cancelled jobs that are kept.",
@@ -237,7 +244,7 @@ _OWN: tuple[Setting, ...] = (
 _KINDS: Mapping[str, Kind] = {
     "int": "whole",
     "Duration": "duration",
-    "Mapping[str, int]": "numbers",
+    "int | Mapping[str, int]": "numbers",
     "Sequence[str] | str": "names",
     "Collection[str] | str": "names",
     "Sequence[str] | str | None": "names",
@@ -247,7 +254,7 @@ _KINDS: Mapping[str, Kind] = {
 def _of_worker(option: Option) -> Setting:
     return Setting(
         option.name, option.type, option.default, option.doc, _KINDS[option.type], option.convert, option.shown_default,
-        low=1 if option.type.startswith("Mapping") else 0,
+        low=1 if "Mapping" in option.type else 0,
     )  # fmt: skip
 
 

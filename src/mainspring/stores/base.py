@@ -33,8 +33,10 @@ enqueued. So no capacity can leak and no dependent job can be forgotten.
 
 *Follow-up jobs* (``NewJob.follows``). ``finish`` inserts them, whatever the mode of their queue. The last two bytes of
 the id are the epoch of the ended job, so each epoch has its own follow-up jobs and a repeat makes no second one. A
-follow-up job has no unique key, no parents, no fair key, no limits except those of its queue, and is no run of a
-schedule. The enqueue of a job refuses (``StoreConflict``) a follow-up job that a store could not insert later, because
+follow-up job may have follow-up jobs (``MOST_FOLLOW_UPS`` of one job in all): they are stored beside it when it is
+inserted, name it in place of ``ENDED_JOB`` in their records and marks, and their ids are mixed with its id. A follow-up
+job has no unique key, no parents, no fair key, no limits except those of its queue, and is no run of a schedule. The
+enqueue of a job refuses (``StoreConflict``) a follow-up job that a store could not insert later, because
 that would keep the job from ending. The limits are the same in every engine: see ``stores/shared/follow_ups.py``.
 
 Limits

@@ -81,6 +81,7 @@ def build_registration(config: WorkerConfig, more: Mapping[str, object]) -> Regi
         "labels": list(settings.labels),
         "kinds": all_lane_kinds(config),
         "concurrency": settings.concurrency,
+        "max_jobs": settings.max_jobs,
         **more,
     }
     return Registration(queues=settings.queues, tasks=runnable_tasks(config), lease=settings.lease, info=dumps(info))
@@ -96,7 +97,8 @@ def describe_worker(config: WorkerConfig) -> str:
     queues = ", ".join(settings.queues) or "none"
     labels = f", labels {', '.join(settings.labels)}" if settings.labels else ""
     slots = f"{settings.async_slots} async and {settings.thread_slots} thread slots"
-    return f"store {store}, queues {queues}, {slots}{labels}"
+    at_once = "" if settings.max_jobs is None else f", at most {settings.max_jobs} jobs at once"
+    return f"store {store}, queues {queues}, {slots}{at_once}{labels}"
 
 
 async def register(

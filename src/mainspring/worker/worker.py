@@ -32,6 +32,7 @@ from mainspring.worker.retry_log import Outage
 from mainspring.worker.run.attempt import Ending, RunEnvironment, RunningAttempt
 from mainspring.worker.run.dispatch import Dispatcher
 from mainspring.worker.run.progress import ReportSender
+from mainspring.worker.run.slots.lending import SlotLender
 from mainspring.worker.supervise import kill_rules
 from mainspring.worker.supervise.drain import WorkerDrain
 from mainspring.worker.supervise.signals import Exit
@@ -222,7 +223,7 @@ class Worker:
             on_stuck=self._on_stuck, declare_limits=self._declare_limits,
         )  # fmt: skip
         self._demand = Demand(
-            settings.queues, settings.concurrency, dispatcher.pools,
+            settings.queues, settings.concurrency, dispatcher.pools, max_jobs=settings.max_jobs,
             lane_kinds=lane_kinds(config), weights=config.weights, separate=dispatcher.bulk_lanes,
         )  # fmt: skip
         turn_loop = self._turn_loop = TurnLoop(
@@ -230,6 +231,9 @@ class Worker:
             register=self._register, due_soon=self._on_due_soon, events=events,
         )  # fmt: skip
         dispatcher.add_ack = turn_loop.add_ack
+        environment.lender = SlotLender(
+            dispatcher.pools, config.limits, on_lent=turn_loop.on_slot_lent, on_returned=self._demand.count_claim
+        )
         environment.reports = ReportSender(self._store, environment, turn_loop.add_ack, self._outage)
         self._services = self._make_services(
             ServiceHost(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mainspring.worker.records import Claim
     from mainspring.worker.run.context_reports import Stream
     from mainspring.worker.run.progress import ReportSender
+    from mainspring.worker.run.slots.lending import SlotLender
     from mainspring.worker.run.slots.thread_slots import SlotThread
 
 NEVER = float("inf")
@@ -47,6 +48,8 @@ class RunEnvironment:
 
     reports: ReportSender
     """Sends the progress, the log lines and the stream items of attempts."""
+    lender: SlotLender
+    """Lends the slots of bodies that wait for other jobs."""
 
     def __init__(self, code: str) -> None:
         self.job_lines: JobLines | None = None

@@ -20,6 +20,7 @@ from mainspring.worker.run.attempt import Ending, RunEnvironment, RunningAttempt
 from mainspring.worker.run.bulk.gather import BulkGatherer
 from mainspring.worker.run.executor import Executor
 from mainspring.worker.run.missing_limits import DeclareLimits, MissingLimits
+from mainspring.worker.run.rate_slots import RateSlots, windows_of
 from mainspring.worker.run.slots.async_slots import AsyncSlots
 from mainspring.worker.run.slots.base import SlotPool
 from mainspring.worker.run.slots.thread_slots import ThreadSlots
@@ -73,7 +74,9 @@ class Dispatcher:
         self._accepted: dict[str, TaskSpec] = {}
         """Tasks of which a claim was accepted before."""
         settings = self._settings = config.settings
-        executor = Executor(shared_state, config.middleware, on_started)
+        bounds = [bound for spec in config.tasks.values() for bound in spec.bounds]
+        self._rate_slots = RateSlots(windows_of(bounds, config.limits))
+        executor = Executor(shared_state, config.middleware, on_started, self._rate_slots)
         self.timeouts = AttemptTimeouts(self.running, settings.grace / 1e6, on_stuck)
         aio = AsyncSlots(settings.async_slots, 0, executor, self.timeouts, self.finish)
         thread = self._threads = ThreadSlots(
@@ -250,6 +253,7 @@ class Dispatcher:
         if found is None and self._learn is not None and (found := self._learn(task)) is not None:
             self._late_tasks[task] = found
             self._missing_limits.add_late_task(found)
+            self._rate_slots.add(windows_of(found.bounds))
         return found
 
     def _log_cannot_run(self, claim: Claim, spec: TaskSpec | None) -> None:

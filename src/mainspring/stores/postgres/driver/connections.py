@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import psycopg
 from psycopg import waiting
-from psycopg.abc import PQGen
+from psycopg.abc import PQGen, PQGenConn
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 from mainspring.errors import BadUrl
+from mainspring.stores.shared.deadlines import blocking_deadline
 
 R = TypeVar("R")
 
@@ -99,8 +100,24 @@ class ServerConnection(psycopg.Connection[TupleRow]):
     until: float | None = None
     """The monotonic time at which the call that uses this connection must end."""
 
+    @classmethod
+    def _connect_gen(cls, conninfo: str = "", **named: Any) -> PQGenConn[Self]:
+        """Connect until the time limit of the call: ``connect_timeout`` counts in whole seconds, two at least."""
+        until = blocking_deadline.until
+        gen = super()._connect_gen(conninfo, **named)
+        try:
+            wanted = next(gen)
+            while True:
+                wanted = gen.send((yield wanted))
+                if time.monotonic() >= until:
+                    gen.close()
+                    raise psycopg.OperationalError("no connection in time")
+        except StopIteration as over:
+            connection: Self = over.value
+            return connection
+
     def wait(self, gen: PQGen[R], interval: float = 0.1, *more: Any, **named: Any) -> R:
-        until = time.monotonic() + CALL_LIMIT if self.until is None else self.until
+        until = blocking_deadline.after(CALL_LIMIT) if self.until is None else self.until
         try:
             return super().wait(self._before(until, gen), interval, *more, **named)
         except psycopg.Error:
@@ -118,7 +135,7 @@ class ServerConnection(psycopg.Connection[TupleRow]):
                 wanted = gen.send((yield wanted))
                 if time.monotonic() >= until:
                     self.pgconn.finish()
-                    raise psycopg.OperationalError(f"no answer in {CALL_LIMIT:g} s")
+                    raise psycopg.OperationalError("no answer in time")
         except StopIteration as over:
             answer: R = over.value
             return answer

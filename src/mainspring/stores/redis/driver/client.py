@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from mainspring.common.clock import Clock
 from mainspring.errors import StoreUnavailable, mask_url
+from mainspring.stores.shared.deadlines import blocking_deadline
 
 from . import address, catalogue, loop_connection
 from .confirm import READS, WriteConfirmation
@@ -173,7 +173,7 @@ class RedisClient:
     def run_now(self, name: str, *arguments: bytes | str | int) -> Any:
         """Run a script, blocking, in the calling thread: see :meth:`run`."""
         self._check()
-        until, confirmed = time.monotonic() + TIMEOUT, self._confirm.is_wanted(name)
+        until, confirmed = blocking_deadline.after(TIMEOUT), self._confirm.is_wanted(name)
         connection = self._thread_connection(until)
         try:
             verb = _verb(connection, name) if confirmed else "EVALSHA"
@@ -192,7 +192,7 @@ class RedisClient:
     def ask_now(self, commands: Sequence[tuple[bytes | str | int, ...]]) -> list[Any]:
         """Several plain commands, blocking: see :meth:`ask`."""
         self._check()
-        until = time.monotonic() + TIMEOUT
+        until = blocking_deadline.after(TIMEOUT)
         connection = self._thread_connection(until)
         try:
             replies = connection.call(b"".join(map(pack, commands)), len(commands), until)

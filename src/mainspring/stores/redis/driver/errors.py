@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from mainspring.errors import StoreConflict, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from mainspring.errors import (
+    StoreConflict,
+    StoreError,
+    StoreFull,
+    StoreMisconfigured,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 
 from .resp import ConnectionBroken, ServerError
 
@@ -45,9 +52,9 @@ def at_open(error: ServerError, url: str) -> StoreError:
     if _READ_ONLY in text:
         return StoreReadOnly("the server is a read-only replica", url=url, hint="Use the address of the primary.")
     if _is_login(text, error.code):
-        return StoreError(**_login(text), url=url)
+        return StoreMisconfigured(**_login(text), url=url)
     if _is_forbidden(text):
-        return StoreError(**_forbidden(text), url=url)
+        return StoreMisconfigured(**_forbidden(text), url=url)
     return _refused(text, error.code, url)
 
 
