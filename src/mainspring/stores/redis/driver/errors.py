@@ -11,7 +11,7 @@ from mainspring.errors import (
     StoreUnavailable,
 )
 
-from .resp import ServerError
+from .resp import ConnectionBroken, ServerError
 
 _FULL = "OOM command not allowed"
 _READ_ONLY = "READONLY You"
@@ -41,7 +41,7 @@ def translate(error: Exception, url: str = "") -> StoreError | None:
             return _refused(str(error), error.code, url)
         case OverflowError() | UnicodeEncodeError():
             return StoreConflict(f"the data cannot be stored: {error}", url=url)
-        case OSError():
+        case ConnectionBroken():
             return _unavailable(str(error), url)
     return None
 
