@@ -686,14 +686,15 @@ class SoftTimeout(AttemptError, TimeoutError):
 
 
 class HardTimeout(AttemptError, TimeoutError):
-    """The attempt ran longer than ``timeout`` and was ended."""
+    """The attempt ran longer than ``timeout`` and was ended; ``place`` is the line of code at which it was ended."""
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self, limit: float, place: str = "") -> None:
         super().__init__(
-            f"the attempt ran longer than its timeout of {limit:g} s and was ended",
+            f"the attempt ran longer than its timeout of {limit:g} s and was ended{f' at {place}' if place else ''}",
             hint="Raise timeout= on the task, or split the work into smaller jobs.",
         )
         self.limit = limit
+        self.place = place
 
 
 class WorkerCrashed(AttemptError):

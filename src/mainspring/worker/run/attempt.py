@@ -151,6 +151,7 @@ class RunningAttempt:
         """The body has ended, or will never start."""
         self.ending = Ending.NONE
         self.ending_reason = ""
+        """The reason of a cancel order; for a hard time limit, the place of the body."""
         self.ending_since = 0.0
         """When the body was first asked to end."""
         self.stuck = False

@@ -12,7 +12,7 @@ from mainspring.errors import (
     StoreUnavailable,
 )
 
-from .resp import ServerError
+from .resp import ConnectionBroken, ServerError
 
 _FULL = "OOM command not allowed"
 _READ_ONLY = "READONLY You"
@@ -42,7 +42,7 @@ def translate(error: Exception, url: str = "") -> StoreError | None:
             return _refused(redact(str(error)), error.code, url)
         case OverflowError() | UnicodeEncodeError():
             return StoreConflict(f"the data cannot be stored: {error}", url=url)
-        case OSError():
+        case ConnectionBroken():
             return _unavailable(redact(str(error)), url)
     return None
 
