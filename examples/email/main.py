@@ -2,7 +2,6 @@
 
 from mail import app, newsletter, send
 
-
 PEOPLE = ["ada@example.org", "flaky@example.org", "grace@example.org", "nobody", "alan@example.org"]
 
 
