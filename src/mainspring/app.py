@@ -318,7 +318,6 @@ class Mainspring(Reserved):
 
         resolve_options("worker", o, subject="app.run")
         self.client.check_worker("app.run")
-        self.settings.address.check_processes("app.run()")
         return run(self, dict(o))
 
     def worker(self, **o: Unpack[WorkerOptions]) -> EmbeddedWorker:
@@ -376,7 +375,7 @@ class Mainspring(Reserved):
     def client(self) -> Client:
         """The client of the store; opens the store at the first use."""
         if self._client is None:
-            self._client = Client(self.settings.address, self.settings.full_wait)
+            self._client = Client(self.settings.address, self.settings.full_wait, self.settings.enqueue_patience)
         return self._client
 
     def import_included(self) -> None:

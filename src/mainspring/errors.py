@@ -50,11 +50,13 @@
     │   └── Fenced
     ├── StoreError                      about the store; has .url, without the password
     │   ├── StoreUnavailable (ConnectionError)
+    │   ├── StoreMisconfigured
     │   ├── StoreConflict
     │   ├── StoreFull
     │   ├── SchemaOutdated
     │   ├── StoreCorrupt
     │   ├── UnsupportedFileSystem
+    │   ├── InMemoryStore
     │   ├── StoreReadOnly
     │   └── StoreNotDurable                 strict mode: the server keeps less than asked for
     ├── NotFound (LookupError)          nothing has this name: a schedule, queue, limit, breaker; has .kind and .name
@@ -68,6 +70,7 @@
     └── UseError                        the call is not possible in this place
         ├── WouldBlockLoop (RuntimeError)
         ├── WouldDeadlock (RuntimeError)
+        ├── OptionsOnCall (TypeError)       job options and then a plain call, which would ignore them
         ├── NoMainGuard
         ├── NotOpen
         ├── NoApp                           a task of a Tasks() that no app, or more than one, includes
@@ -751,6 +754,13 @@ class StoreUnavailable(StoreError, ConnectionError):
     """The store cannot be reached or did not answer in time. Try again."""
 
 
+class StoreMisconfigured(StoreError):
+    """The store cannot be used as it is configured: wrong password, unknown database, missing directory.
+
+    Another try does not help.
+    """
+
+
 class StoreConflict(StoreError):
     """Another process changed the same data first, or the store refused the data."""
 
@@ -825,13 +835,27 @@ class WouldBlockLoop(UseError, RuntimeError):
 
 
 class WouldDeadlock(UseError, RuntimeError):
-    """A signal handler or finaliser called the store while its own thread was inside a store call."""
+    """The call would wait for itself for ever: a job waits for a job that needs its limit, or a signal handler or
+    finaliser called the store while its own thread was inside a store call."""
 
-    def __init__(self) -> None:
+    def __init__(self, message: str = "", *, hint: str = "") -> None:
         super().__init__(
-            "this thread is already inside a store call and would wait for itself forever",
-            hint="A signal handler or __del__ interrupted the call. Set a flag there, and enqueue from ordinary code.",
+            message or "this thread is already inside a store call and would wait for itself forever",
+            hint=hint
+            or "A signal handler or __del__ interrupted the call. Set a flag there, and enqueue from ordinary code.",
         )
+
+
+class OptionsOnCall(UseError, TypeError):
+    """A task with job options was called as a function: the call would run here, now, and ignore the options."""
+
+    def __init__(self, task: str, options: Iterable[str], verb: str) -> None:
+        names = ", ".join(options)
+        super().__init__(
+            f"task {task!r}: a plain call runs the function here, at once, and ignores the job options ({names})",
+            hint=f"To make a job: .options(...).{verb}(...). To call the function, leave .options(...) out.",
+        )
+        self.task = task
 
 
 class NoMainGuard(UseError):

@@ -131,9 +131,11 @@ def test_the_workers_end_with_the_dev_command(project: Shop) -> None:
     app.close()
 
 
-def test_workers_that_ended_by_themselves_are_reported(project: Shop) -> None:
+@pytest.mark.option("cli.dev.burst")
+@pytest.mark.parametrize("flag", ["--burst", "--until-empty"])
+def test_workers_that_ended_by_themselves_are_reported(project: Shop, flag: str) -> None:
     """``says`` fails if the line is not printed within its time limit."""
-    with Running(project, "dev", "app.py", "--until-empty") as dev:
+    with Running(project, "dev", "app.py", flag) as dev:
         dev.says("the workers ended with exit code 0; waiting for a change")
         say(project, 2)
         dev.says("the workers ended with exit code 0; waiting for a change", 2)
@@ -183,6 +185,18 @@ def test_flags_of_worker_reach_the_app(probe: Shop) -> None:
     ran = probe.call("worker", "probe.py", *WORDS)
     assert ran.code == 0, ran.err
     assert json.loads((probe.folder / "told.json").read_text()) == FLAGS
+
+
+@pytest.mark.option("cli.worker.concurrency")
+def test_a_number_is_the_concurrency_of_all_queues(probe: Shop) -> None:
+    words = [word for word in WORDS if word not in ("--concurrency", "a=2")]
+    ran = probe.call("worker", "probe.py", *words, "--concurrency", "4")
+    assert ran.code == 0, ran.err
+    assert json.loads((probe.folder / "told.json").read_text()) == {**FLAGS, "concurrency": 4}
+    ran = probe.call("worker", "probe.py", *words, "--concurrency", "4", "--concurrency", "a=2")
+    assert ran.code == 2
+    assert "concurrency='4': is not QUEUE=N" in ran.err
+    assert "--concurrency 4 for all jobs, or --concurrency email=5" in ran.err
 
 
 @pytest.mark.option("cli.dev.queues", "cli.dev.processes", "cli.dev.async_slots", "cli.dev.thread_slots")

@@ -1284,11 +1284,12 @@ declare
 begin
     with made as (
         insert into mainspring_stored.jobs (
-            id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, keep, enqueued, record
+            id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, keep, enqueued, record,
+            followed
         )
         select n.own, case when n.due > p_now then 'scheduled' else 'ready' end, n.task, n.queue, n.home, n.home, n.priority,
             case when n.due > p_now then 0 else nextval('mainspring_stored.seq') end, case when n.due > p_now then n.due end,
-            p_now + n.expires_in, n.crash_limit, n.early, n.keep, p_now, n.record
+            p_now + n.expires_in, n.crash_limit, n.early, n.keep, p_now, n.record, n.followed
         from (
             select f.*, coalesce(f.run_at, p_now + f.delay) as due,
                 substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2) as own
@@ -1312,6 +1313,12 @@ begin
     where cardinality(f.marks) > 0
         and substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2) = any(v_made)
     on conflict do nothing;
+    perform mainspring_stored.store_follow_ups_v1(n.own, n.follows, true) from (
+        select f.follows, substring(f.id from 1 for 14) || substring(int4send(x.epoch) from 3 for 2) as own
+        from unnest(p_ended) x join mainspring_stored.follow_ups f on f.job = any(array[x.id]) and f.state = x.state
+        where f.follows is not null
+    ) n
+    where n.own = any(v_made);
     return coalesce(v_ready, '{}');
 end
 $$;
@@ -1556,15 +1563,11 @@ begin
     select u.mark, p_id[u.at] from unnest(p_mark_at, p_mark) as u(at, mark) where v_take[u.at]
     on conflict do nothing;
     if p_follow_ups is not null then
-        insert into mainspring_stored.follow_ups
-        select p_id[f.at], f."on", f.n, decode(f.id, 'hex'), f.task, f.queue, f.home, f.priority, f.delay, f.run_at,
-            f.expires_in, f.crashes, f.early, f.keep, f.marks, decode(f.record, 'hex')
-        from jsonb_to_recordset(p_follow_ups) as f(
-            at integer, "on" text, n integer, id text, task text, queue text, home text, priority integer, delay bigint,
-            run_at bigint, expires_in bigint, crashes integer, early boolean, keep bigint, marks text[], record text
-        )
-        where v_take[f.at]
-        on conflict do nothing;
+        perform mainspring_stored.store_follow_ups_v1(p_id[f.at], f.rows, false) from (
+            select (r.value ->> 'at')::integer as at, jsonb_agg(r.value) as rows
+            from jsonb_array_elements(p_follow_ups) as r group by 1
+        ) f
+        where v_take[f.at];
     end if;
     if cardinality(p_child_at) > 0 then
         insert into mainspring_stored.edges (parent, child, policy)
@@ -3387,7 +3390,7 @@ begin
     -- last: a transaction that has locked rows of lanes must not wait
     v_woken := v_woken || mainspring_stored.recheck_due_lanes_v1(p_limit, v_now);
     if exists (select 1 from mainspring_stored.rechecks) then
-        select s.woken, s.more into v_rechecked, v_more from mainspring_stored.recheck_changed_limits_v1(p_limit) s;
+        select s.woken, s.more into v_rechecked, v_more from mainspring_stored.recheck_changed_limits_v1() s;
         v_woken := v_woken || v_rechecked;
     end if;
     return query select v_now, cardinality(v_due), v_expired, v_queues, v_woken,
@@ -3714,10 +3717,11 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.recheck_changed_limits_v1(p_limit integer, OUT woken text[], OUT more boolean) RETURNS record
+CREATE FUNCTION mainspring_stored.recheck_changed_limits_v1(OUT woken text[], OUT more boolean) RETURNS record
     LANGUAGE plpgsql
     AS $$
 declare
+    c_slice constant integer := 1000;
     v_recheck mainspring_stored.rechecks;
     v_lanes bigint[];
     v_last text;
@@ -3732,9 +3736,9 @@ begin
         select l.id, l.waits_for from mainspring_stored.keyed_lanes l
         where l.waits_for >= v_recheck.bucket and l.waits_for < v_recheck.name || '>'
             and split_part(l.waits_for, '=', 1) = v_recheck.name
-        order by l.waits_for limit p_limit for no key update skip locked
+        order by l.waits_for limit c_slice for no key update skip locked
     ) n;
-    if cardinality(v_lanes) < p_limit then
+    if cardinality(v_lanes) < c_slice then
         delete from mainspring_stored.rechecks s where s.name = v_recheck.name;
     else
         update mainspring_stored.rechecks s set bucket = v_last where s.name = v_recheck.name;
@@ -4364,7 +4368,7 @@ begin
             where w.bucket = any(array[u.name]) returning w.queue
     )
     select array(select distinct t.queue from waiting t) into v_woken;
-    return v_woken;
+    return v_woken || (select s.woken from mainspring_stored.recheck_changed_limits_v1() s);
 end
 $$;
 
@@ -4770,6 +4774,34 @@ CREATE FUNCTION mainspring_stored.smooth_time_v1(p_cost bigint, p_per bigint, p_
     LANGUAGE sql IMMUTABLE
     AS $$
     select div(greatest(p_cost, 0)::numeric * p_per + greatest(p_size, 1) - 1, greatest(p_size, 1))::bigint
+$$;
+
+CREATE FUNCTION mainspring_stored.store_follow_ups_v1(p_job bytea, p_rows jsonb, p_inner boolean) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_hex text := case when p_inner then encode(p_job, 'hex') else 'f0110e4d0000700080001b7c5d2ae9f3' end;
+    v_text text := encode(convert_to(v_hex::uuid::text, 'UTF8'), 'hex');
+begin
+    insert into mainspring_stored.follow_ups (
+        job, state, n, id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, keep, marks, record,
+        followed, follows
+    )
+    select p_job, f."on", f.n, case when not p_inner then f.own else substring(f.own from 1 for 9)
+            || substring(sha256(p_job || f.own) from 1 for 5) || substring(f.own from 9 + 5 + 1)
+            end,
+        f.task, f.queue, f.home, f.priority, f.delay, f.run_at, f.expires_in, f.crashes, f.early, f.keep,
+        array(select replace(m.mark, 'f0110e4d0000700080001b7c5d2ae9f3', v_hex) from unnest(f.marks) with ordinality as m(mark, n) order by m.n),
+        decode(replace(f.record, encode(convert_to('f0110e4d-0000-7000-8000-1b7c5d2ae9f3', 'UTF8'), 'hex'), v_text), 'hex'), f.followed, f.follows
+    from (
+        select r.*, decode(r.id, 'hex') as own from jsonb_to_recordset(p_rows) as r(
+            "on" text, n integer, id text, task text, queue text, home text, priority integer, delay bigint, run_at bigint,
+            expires_in bigint, crashes integer, early boolean, keep bigint, marks text[], record text, followed smallint,
+            follows jsonb
+        )
+    ) f
+    on conflict do nothing;
+end
 $$;
 
 CREATE FUNCTION mainspring_stored.swap_schedule_v1(p_name text, p_rev bigint, p_doc bytea, p_look bigint, p_at bigint[], p_job bytea[], p_run bytea[], p_keep bigint, p_now bigint) RETURNS TABLE(ok boolean, now bigint, rev bigint, taken bigint)
@@ -5609,43 +5641,6 @@ CREATE TABLE mainspring_stored.finished (
 )
 PARTITION BY RANGE (finished);
 
-CREATE TABLE mainspring_stored.finished_20261117 (
-    seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
-    token bigint CONSTRAINT finished_token_not_null NOT NULL,
-    enqueued bigint CONSTRAINT finished_enqueued_not_null NOT NULL,
-    finished bigint CONSTRAINT finished_finished_not_null NOT NULL,
-    priority integer CONSTRAINT finished_priority_not_null NOT NULL,
-    attempt integer CONSTRAINT finished_attempt_not_null NOT NULL,
-    epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
-    crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
-    crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
-    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
-    early boolean CONSTRAINT finished_early_not_null NOT NULL,
-    id bytea CONSTRAINT finished_id_not_null NOT NULL,
-    state text CONSTRAINT finished_state_not_null NOT NULL,
-    task text CONSTRAINT finished_task_not_null NOT NULL,
-    queue text CONSTRAINT finished_queue_not_null NOT NULL,
-    home text CONSTRAINT finished_home_not_null NOT NULL,
-    lane text CONSTRAINT finished_lane_not_null NOT NULL,
-    record bytea CONSTRAINT finished_record_not_null NOT NULL,
-    worker text,
-    started bigint,
-    result bytea,
-    error bytea,
-    expires bigint,
-    keep bigint,
-    drop_at bigint,
-    key bytea,
-    reason text,
-    note text,
-    label text,
-    buckets text[],
-    costs bigint[],
-    schedule text COLLATE pg_catalog."C",
-    CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
-    CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
-);
-
 CREATE TABLE mainspring_stored.finished_20261118 (
     seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
     token bigint CONSTRAINT finished_token_not_null NOT NULL,
@@ -5905,6 +5900,43 @@ CREATE TABLE mainspring_stored.finished_20261124 (
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
 
+CREATE TABLE mainspring_stored.finished_20261125 (
+    seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
+    token bigint CONSTRAINT finished_token_not_null NOT NULL,
+    enqueued bigint CONSTRAINT finished_enqueued_not_null NOT NULL,
+    finished bigint CONSTRAINT finished_finished_not_null NOT NULL,
+    priority integer CONSTRAINT finished_priority_not_null NOT NULL,
+    attempt integer CONSTRAINT finished_attempt_not_null NOT NULL,
+    epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
+    crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
+    crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
+    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
+    early boolean CONSTRAINT finished_early_not_null NOT NULL,
+    id bytea CONSTRAINT finished_id_not_null NOT NULL,
+    state text CONSTRAINT finished_state_not_null NOT NULL,
+    task text CONSTRAINT finished_task_not_null NOT NULL,
+    queue text CONSTRAINT finished_queue_not_null NOT NULL,
+    home text CONSTRAINT finished_home_not_null NOT NULL,
+    lane text CONSTRAINT finished_lane_not_null NOT NULL,
+    record bytea CONSTRAINT finished_record_not_null NOT NULL,
+    worker text,
+    started bigint,
+    result bytea,
+    error bytea,
+    expires bigint,
+    keep bigint,
+    drop_at bigint,
+    key bytea,
+    reason text,
+    note text,
+    label text,
+    buckets text[],
+    costs bigint[],
+    schedule text COLLATE pg_catalog."C",
+    CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
+    CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
+);
+
 CREATE TABLE mainspring_stored.finished_rest (
     seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
     token bigint CONSTRAINT finished_token_not_null NOT NULL,
@@ -5959,6 +5991,8 @@ CREATE TABLE mainspring_stored.follow_ups (
     keep bigint,
     marks text[] NOT NULL,
     record bytea NOT NULL,
+    followed smallint NOT NULL,
+    follows jsonb,
     CONSTRAINT follow_ups_id_check CHECK ((length(id) = 16)),
     CONSTRAINT follow_ups_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'dead'::text, 'cancelled'::text])))
 );
@@ -6130,8 +6164,6 @@ CREATE TABLE mainspring_stored.waiting_queues (
     queue text NOT NULL
 );
 
-ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261117 FOR VALUES FROM ('1794873600000000') TO ('1794960000000000');
-
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261118 FOR VALUES FROM ('1794960000000000') TO ('1795046400000000');
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261119 FOR VALUES FROM ('1795046400000000') TO ('1795132800000000');
@@ -6146,12 +6178,14 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261124 FOR VALUES FROM ('1795478400000000') TO ('1795564800000000');
 
+ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261125 FOR VALUES FROM ('1795564800000000') TO ('1795651200000000');
+
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794951339080818, 1, 1, 'hand-1-231338', 1794951339082133, 1794951339094177, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794951339080818, 1, 1, 'hand-1-231338', 1794951339082133, 1794951339094177, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794971677250832, 1, 1, 'hand-1-54fc7c', 1794971677288288, 1794971677305870, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794971677250832, 1, 1, 'hand-1-54fc7c', 1794971677288288, 1794971677305870, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794951339080818, 1794951339063809, 1794951339094177, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-231338', 1794951339082133, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794971677250832, 1794971677229973, 1794971677305870, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-54fc7c', 1794971677288288, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.dependencies VALUES ('report', 'import', false);
 INSERT INTO mainspring_stored.dependencies VALUES ('report', 'export', false);
@@ -6162,35 +6196,35 @@ INSERT INTO mainspring_stored.documents VALUES ('schedules', 'nightly', 1, '\x7b
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261117 VALUES (1, 1794951339080818, 1794951339063809, 1794951339094177, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-231338', 1794951339082133, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261117 VALUES (7, 0, 1794951339136134, 1794951339145832, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261118 VALUES (1, 1794971677250832, 1794971677229973, 1794971677305870, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-54fc7c', 1794971677288288, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261118 VALUES (7, 0, 1794971677385447, 1794971677408936, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794951339080818, 1794951339063809, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-231338', NULL, NULL, 1794951339082133, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794951339080818, 1794951339063809, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-231338', 1794954939094177, NULL, 1794951339082133, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794951339136134, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794951339136134, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794951339136134, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794951339136134, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794951339136134, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794971677250832, 1794971677229973, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-54fc7c', NULL, NULL, 1794971677288288, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794971677250832, 1794971677229973, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-54fc7c', 1794975277305870, NULL, 1794971677288288, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794971677385447, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794971677385447, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794971677385447, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794971677385447, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794971677385447, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('789c72b3-8aad-4c18-86f6-be64d7503266');
+INSERT INTO mainspring_stored.meta VALUES ('0786aca4-fa54-4680-a6ef-3f4e7184c68e');
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794951339156396, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794971677426843, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1794951339125463);
+INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1794971677349974);
 
 INSERT INTO mainspring_stored.schedule_runs VALUES ('nightly', 5, '\x01900000000070008000000000000006', '\x7b7d');
 
-INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1794951339160523, 10, '\x7b7d');
+INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1794971677443111, 10, '\x7b7d');
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-231338', 1, 2, false, false, 1794951339054259, 1794951339094177, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-54fc7c', 1, 2, false, false, 1794971677216834, 1794971677305870, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.keyed_lanes_id_seq', 1, false);
 
@@ -6293,19 +6327,13 @@ CREATE INDEX edges_child ON mainspring_stored.edges USING btree (child);
 
 CREATE INDEX finished_drop ON ONLY mainspring_stored.finished USING btree (drop_at) WHERE (drop_at IS NOT NULL);
 
-CREATE INDEX finished_20261117_drop_at_idx ON mainspring_stored.finished_20261117 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
+CREATE INDEX finished_20261118_drop_at_idx ON mainspring_stored.finished_20261118 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
 
 CREATE INDEX finished_age ON ONLY mainspring_stored.finished USING btree (finished, state, drop_at);
 
-CREATE INDEX finished_20261117_finished_state_drop_at_idx ON mainspring_stored.finished_20261117 USING btree (finished, state, drop_at);
+CREATE INDEX finished_20261118_finished_state_drop_at_idx ON mainspring_stored.finished_20261118 USING btree (finished, state, drop_at);
 
 CREATE INDEX finished_id ON ONLY mainspring_stored.finished USING btree (id);
-
-CREATE INDEX finished_20261117_id_idx ON mainspring_stored.finished_20261117 USING btree (id);
-
-CREATE INDEX finished_20261118_drop_at_idx ON mainspring_stored.finished_20261118 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
-
-CREATE INDEX finished_20261118_finished_state_drop_at_idx ON mainspring_stored.finished_20261118 USING btree (finished, state, drop_at);
 
 CREATE INDEX finished_20261118_id_idx ON mainspring_stored.finished_20261118 USING btree (id);
 
@@ -6344,6 +6372,12 @@ CREATE INDEX finished_20261124_drop_at_idx ON mainspring_stored.finished_2026112
 CREATE INDEX finished_20261124_finished_state_drop_at_idx ON mainspring_stored.finished_20261124 USING btree (finished, state, drop_at);
 
 CREATE INDEX finished_20261124_id_idx ON mainspring_stored.finished_20261124 USING btree (id);
+
+CREATE INDEX finished_20261125_drop_at_idx ON mainspring_stored.finished_20261125 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
+
+CREATE INDEX finished_20261125_finished_state_drop_at_idx ON mainspring_stored.finished_20261125 USING btree (finished, state, drop_at);
+
+CREATE INDEX finished_20261125_id_idx ON mainspring_stored.finished_20261125 USING btree (id);
 
 CREATE INDEX finished_rest_drop_at_idx ON mainspring_stored.finished_rest USING btree (drop_at) WHERE (drop_at IS NOT NULL);
 
@@ -6391,12 +6425,6 @@ CREATE INDEX schedules_gone ON mainspring_stored.schedules USING btree (rev) WHE
 
 CREATE INDEX schedules_look ON mainspring_stored.schedules USING btree (look, name) WHERE (look IS NOT NULL);
 
-ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261117_drop_at_idx;
-
-ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261117_finished_state_drop_at_idx;
-
-ALTER INDEX mainspring_stored.finished_id ATTACH PARTITION mainspring_stored.finished_20261117_id_idx;
-
 ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261118_drop_at_idx;
 
 ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261118_finished_state_drop_at_idx;
@@ -6438,6 +6466,12 @@ ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.f
 ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261124_finished_state_drop_at_idx;
 
 ALTER INDEX mainspring_stored.finished_id ATTACH PARTITION mainspring_stored.finished_20261124_id_idx;
+
+ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261125_drop_at_idx;
+
+ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261125_finished_state_drop_at_idx;
+
+ALTER INDEX mainspring_stored.finished_id ATTACH PARTITION mainspring_stored.finished_20261125_id_idx;
 
 ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_rest_drop_at_idx;
 

@@ -192,6 +192,14 @@ JOBS: tuple[Mutation, ...] = (
         ("jobs/follow_ups.py", "        enter_ready(tx, job.queue, placement_of(row), row[6])\n", "        pass\n"),
     ),
     mutation(
+        "follow-up-of-a-follow-up-forgotten", "A follow-up job has its own follow-up jobs", "jobs.follow_ups",
+        ("jobs/follow_ups.py", "    _store(tx, job.id, follow_ups_of_inserted(job))\n", "    pass\n"),
+    ),
+    mutation(
+        "follow-up-of-a-follow-up-once-only", "Each epoch of each job has its own follow-up jobs", "jobs.follow_ups",
+        ("../shared/follow_ups.py", "sha256(parent + job.id)", "sha256(job.id)"),
+    ),
+    mutation(
         "follow-up-unchecked", "A follow-up job that could not be inserted is refused", "jobs.follow_ups",
         ("jobs/follow_ups.py", "            check_follow_ups(job)\n", "            pass\n"),
     ),

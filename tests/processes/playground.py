@@ -73,6 +73,14 @@ def doze(ctx: Context, seconds: float) -> int:
     return os.getpid()
 
 
+def tell(ctx: Context, number: int, seconds: float) -> None:
+    """Ends a moment later, with a log line that must be stored before its ack."""
+    note("START", ctx)
+    time.sleep(seconds)
+    ctx.log(f"number {number}")
+    note("END", ctx)
+
+
 async def wait_for(ctx: AsyncContext, path: str) -> int:
     note("START", ctx)
     await gate(path)
@@ -207,6 +215,7 @@ class Playground:
         self.nap = app.task(name="nap", retries=0)(nap)
         self.doze = app.task(name="doze", retries=0)(doze)
         self.wait_for = app.task(name="wait_for", retries=0)(wait_for)
+        self.tell = app.task(name="tell", retries=0)(tell)
         self.wait_first = app.task(name="wait_first", retries=0)(wait_first)
         self.block_loop = app.task(name="block_loop", retries=0)(block_loop)
         self.hold_gil = app.task(name="hold_gil", retries=0)(hold_gil)

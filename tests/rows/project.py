@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 LIMIT = 60
+JSON = {"MAINSPRING_LOG_FORMAT": "json", "SHOP_FORMAT": "json"}
+"""The environment in which a worker logs lines that :func:`lines` can read."""
 
 
 class Project:

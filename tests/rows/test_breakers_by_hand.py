@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -93,13 +92,6 @@ class TestRefused:
             app.breaker("")
         with pytest.raises(InvalidOption, match="cannot be given with breaker_opened"):
             app.on("breaker_opened", task="x")
-
-    def test_a_follow_up_task_with_a_breaker_is_refused(self, app: Mainspring) -> None:
-        @app.task(breaker={})
-        def tell(job: UUID) -> None: ...
-
-        with pytest.raises(InvalidOption, match="cannot have breaker="):
-            app.task(on_dead=tell)(lambda: None)
 
     def test_the_defaults_of_a_breaker(self, app: Mainspring) -> None:
         limit = app.breaker("x").limit()

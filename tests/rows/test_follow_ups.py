@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from mainspring import Job, JobInfo, Mainspring, Query
+from mainspring import Concurrency, Job, JobInfo, Mainspring, Query
 from mainspring.client.blocking import run
+from mainspring.errors import InvalidOption
 from mainspring.states import Action, Reason, State
 from tests.rows.followed import Followed
 from tests.rows.test_keys import ROOT, until
@@ -211,21 +213,152 @@ def test_a_complete_call_follows_with_its_own_arguments_and_options(app: Mainspr
     assert (said, child.priority, child.tags) == (["well done"], 7, ("praise",))
 
 
-def test_a_follow_up_has_no_follow_up(app: Mainspring) -> None:
-    """Follow-ups are one level deep."""
+class Chain:
+    """First, second, third, fourth: each follows the end of the one before; the third one dies."""
 
-    @app.task(name="second", on_success="third")
+    def __init__(self, app: Mainspring) -> None:
+        self.app = app
+        self.got: dict[str, list[UUID]] = {"second": [], "third": [], "fourth": []}
+
+        @app.task(name="fourth", queue="last", priority=7, tags=["end"])
+        def fourth(job: UUID) -> None:
+            self.got["fourth"].append(job)
+
+        @app.task(name="third", retries=0, on_dead=fourth, on_success="never")
+        async def third(job: UUID) -> None:
+            self.got["third"].append(job)
+            raise ValueError("dies")
+
+        @app.task(name="second", on_success=third, on_cancel="fourth")
+        def second(job: UUID) -> None:
+            self.got["second"].append(job)
+
+        @app.task(name="first", on_success=second)
+        def first() -> None: ...
+
+        self.first = first
+
+    def below(self, job: UUID) -> list[JobInfo]:
+        """The jobs that follow this one, one below the other."""
+        found: list[JobInfo] = []
+        while followers := list(self.app.jobs.list(Query.where(parent=job)).jobs):
+            [info] = followers
+            found.append(info)
+            job = info.id
+        return found
+
+    def live(self) -> int:
+        return self.app.jobs.count(Query.everything()).live
+
+
+def test_follow_ups_of_follow_ups_are_ordinary_jobs_to_any_depth(app: Mainspring) -> None:
+    chain = Chain(app)
+    with app.worker():
+        job = chain.first.enqueue()
+        until(lambda: chain.got["fourth"] and not chain.live(), "the last job of the chain has ended")
+    second, third, fourth = chain.below(job.id)
+    assert [info.task for info in (second, third, fourth)] == ["second", "third", "fourth"]
+    assert chain.got == {"second": [job.id], "third": [second.id], "fourth": [third.id]}
+    assert third.state is State.DEAD
+    assert (fourth.queue, fourth.priority, fourth.tags, fourth.trace) == ("last", 7, ("end",), job.id.hex)
+    assert app.jobs.count(Query.everything()).total == 4
+
+
+def test_a_chain_of_follow_ups_is_made_once_for_each_epoch(app: Mainspring) -> None:
+    chain = Chain(app)
+    with app.worker():
+        job = chain.first.enqueue()
+        until(lambda: chain.got["fourth"] and not chain.live(), "the first chain has ended")
+        [second, third, _] = chain.below(job.id)
+        app.jobs.get(third.id).retry()
+        until(lambda: len(chain.got["fourth"]) == 2 and not chain.live(), "the third job has died again")
+        job.retry()
+        until(lambda: len(chain.got["fourth"]) == 3 and not chain.live(), "the whole chain has run again")
+    assert chain.got["second"] == [job.id] * 2
+    assert len(set(chain.got["third"])) == 2
+    assert chain.got["third"][0] == second.id
+    assert chain.got["fourth"][:2] == [third.id] * 2
+    assert chain.got["fourth"][2] not in chain.got["fourth"][:2]
+    assert app.jobs.count(Query.everything()).total == 1 + 2 + 2 + 3
+
+
+def test_a_cancelled_follow_up_has_its_own_follow_up_at_once(app: Mainspring) -> None:
+    """No worker runs, and no code of the user."""
+
+    @app.task(name="second", on_cancel="third", queue="unserved")
+    def second(job: UUID) -> None: ...
+
+    @app.task(name="first", on_cancel=second)
+    def first() -> None: ...
+
+    job = first.enqueue()
+    job.cancel()
+    [info] = children(app, job)
+    app.jobs.get(info.id).cancel()
+    [last] = children(app, app.jobs.get(info.id))
+    assert (last.task, last.parent, last.state) == ("third", info.id, State.READY)
+    assert [str(info.id) in text for text in map(str, last.args.values())] == [True]
+
+
+@pytest.mark.option("task.limit", "task.breaker")
+def test_a_follow_up_obeys_the_limits_of_its_task(app: Mainspring) -> None:
+    running, most, ran = 0, 0, 0
+    lock = threading.Lock()
+
+    @app.task(name="second", limit=Concurrency(1), breaker={})
+    def second(job: UUID) -> None:
+        nonlocal running, most, ran
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.01)
+        with lock:
+            running -= 1
+            ran += 1
+
+    @app.task(name="first", on_success=second)
+    def first(n: int) -> None: ...
+
+    jobs = app.enqueue_many([first.s(n) for n in range(20)])
+    with app.worker(concurrency={"default": 8}):
+        until(lambda: ran == 20, "all follow-ups have run")
+    assert most == 1
+    assert [len(children(app, job)) for job in jobs] == [1] * 20
+
+
+def test_a_chain_of_follow_ups_without_end_is_refused(app: Mainspring) -> None:
+    @app.task(name="third", on_dead="first")
+    def third(job: UUID) -> None: ...
+
+    @app.task(name="second", on_success=third)
     def second(job: UUID) -> None: ...
 
     @app.task(name="first", on_success=second)
-    def first() -> None: ...
+    def first(job: UUID | None = None) -> None: ...
 
-    with app.worker():
-        job = first.enqueue()
-        job.join(timeout=LIMIT)
-        [child] = children(app, job)
-        app.jobs.get(child.id).join(timeout=LIMIT)
-    assert sorted(info.task for info in app.jobs.list().jobs) == ["first", "second"]
+    @app.task(name="self", on_dead="self")
+    def itself(job: UUID) -> None: ...
+
+    with pytest.raises(InvalidOption, match=r"(?s)task 'third': on_dead='first': .*first -> second -> third -> first"):
+        first.enqueue()
+    with pytest.raises(InvalidOption, match=r"(?s)without end: self -> self.*enqueue 'self' inside"):
+        itself.enqueue(UUID(int=1))
+    assert app.jobs.count(Query.everything()).total == 0
+
+
+def test_a_job_with_too_many_follow_ups_is_refused(app: Mainspring) -> None:
+    """Each level has three times as many jobs as the level before."""
+
+    def body(job: UUID | None = None) -> None: ...
+
+    last: Any = "elsewhere"
+    tasks = []
+    for n in range(4):
+        last = app.task(name=f"level-{n}", on_success=last, on_dead=last, on_cancel=last)(body)
+        tasks.append(last)
+    tasks[2].enqueue()  # 3 + 9 + 27 jobs; the next level has 120
+    with pytest.raises(InvalidOption, match="more than 100 follow-up jobs of one job of the task 'level-3'"):
+        tasks[3].enqueue()
 
 
 def test_the_follow_up_of_a_spawned_job_shares_the_trace(app: Mainspring) -> None:
@@ -243,3 +376,24 @@ def test_the_follow_up_of_a_spawned_job_shares_the_trace(app: Mainspring) -> Non
         child.join(timeout=LIMIT)
     [last] = children(app, child)
     assert (last.task, last.trace, last.parent) == ("elsewhere", job.id.hex, child.id)
+
+
+def test_a_job_that_snoozes_until_its_children_have_ended_combines_their_results(app: Mainspring) -> None:
+    """A follow-up would start when the parent ends; this waits for the children, and keeps no slot."""
+    from mainspring import Context, Snooze
+
+    @app.task(name="page")
+    def page(n: int) -> int:
+        return n * 10
+
+    @app.task(name="total")
+    def total(ctx: Context, pages: int) -> int:
+        found = [ctx.spawn(page.s(n)) for n in range(pages)]
+        if not all(child.info().final for child in found):
+            raise Snooze(for_="20ms")
+        return sum(child.result() for child in found)
+
+    with app.worker(concurrency={"default": 1}):
+        job = total.enqueue(5)
+        assert job.result(timeout=LIMIT) == 100
+    assert (len(children(app, job)), job.info().attempt) == (5, 1)

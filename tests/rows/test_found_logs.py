@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mainspring import Context, Mainspring, Secret
-from tests.rows.project import LIMIT, Project, lines
+from tests.rows.project import JSON, LIMIT, Project, lines
 
 pytestmark = pytest.mark.stores("sqlite")
 
@@ -39,7 +39,7 @@ class TestFailures:
     def test_a_failed_attempt_and_a_dead_job_are_each_logged_in_one_line(self, project: Project) -> None:
         project.write(FAILING)
         job = project.python(START)
-        found = [line for line in lines(project.work().stderr) if line["level"] in ("warning", "error")]
+        found = [line for line in lines(project.work(env=JSON).stderr) if line["level"] in ("warning", "error")]
         assert [(line["level"], line["job_id"], line["task"], line["attempt"]) for line in found] == [
             ("warning", job, "shop.fails", 1), ("error", job, "shop.fails", 2),
         ]  # fmt: skip
@@ -52,14 +52,14 @@ class TestFailures:
     def test_a_worker_logs_its_start_and_stop_and_no_success(self, project: Project) -> None:
         project.write(FAILING)
         project.python("from shop import works; works.enqueue()")
-        started, stopped = lines(project.work("-t", "3", "--async-slots", "2").stderr)
+        started, stopped = lines(project.work("-t", "3", "--async-slots", "2", env=JSON).stderr)
         assert started["message"].endswith(f": store {project.url}, queues default, 2 async and 3 thread slots")
         assert stopped["message"].endswith(" stopped: all jobs finished")
 
     def test_on_a_terminal_the_traceback_is_printed(self, project: Project) -> None:
         project.write(FAILING)
         project.python(START)
-        text = project.work(env={"MAINSPRING_LOG_FORMAT": "pretty", "SHOP_FORMAT": "pretty"}).stderr
+        text = project.work(env={"MAINSPRING_LOG_FORMAT": "text", "SHOP_FORMAT": "text"}).stderr
         assert "\n    RuntimeError: no way with ***" in text
         assert "retry in" in text
 
@@ -83,7 +83,9 @@ class TestFailures:
         project.write(FAILING + "\n    @app.task(crashes=1)\n    def crash() -> None:\n        os._exit(9)\n")
         job = project.python("from shop import crash; print(crash.enqueue().id)")
         errors = [
-            line for line in lines(project.work().stderr) if line["level"] == "error" and "dead" in line["message"]
+            line
+            for line in lines(project.work(env=JSON).stderr)
+            if line["level"] == "error" and "dead" in line["message"]
         ]
         assert [line.get("job_id") for line in errors] == [job]
 
@@ -125,7 +127,7 @@ class TestEmbedded:
         project.write(FAILING)
         file = project.folder / "lines.log"
         own = "import logging\nlogging.basicConfig()\n" + EMBEDDED.replace("\n    ", "\n")
-        project.run("-c", own, env={"MAINSPRING_LOG_FILE": str(file)})
+        project.run("-c", own, env={**JSON, "MAINSPRING_LOG_FILE": str(file)})
         assert "shop.fails" in {line.get("task") for line in lines(file.read_text())}
 
     def test_the_last_of_several_workers_restores_the_logging_configuration(self, project: Project) -> None:

@@ -108,7 +108,7 @@ class TestLabels:
 
         job = train.enqueue()
         with plain.worker(until_empty=True) as worker:
-            until(lambda: worker.exit_code == 0, "it finds nothing that it could do")
+            until(lambda: worker.exit_code == 6, "it finds nothing that it could do")
         assert job.info().state is State.READY
         with gpu.worker(labels=["gpu"]):
             assert job.join(timeout=LIMIT).state is State.SUCCEEDED
@@ -197,7 +197,7 @@ class TestLabels:
         app = fleet()
         waits, runs = call(app, "train").enqueue(), call(app, "infer").enqueue()
         with app.worker(until_empty=True) as worker:
-            until(lambda: worker.exit_code == 0, "it ends")
+            until(lambda: worker.exit_code == 6, "it ends")
         assert (waits.info().state, runs.info().state) == (State.READY, State.SUCCEEDED)
 
     def test_a_test_app_has_every_label(self, fleet: Make) -> None:
@@ -249,7 +249,7 @@ class TestPins:
             call(app, task).enqueue() for app, task in ((old, "pinned"), (old, "free"), (new, "pinned"))
         )
         with new.worker(until_empty=True) as worker:
-            until(lambda: worker.exit_code == 0, "it does not wait for what it cannot run")
+            until(lambda: worker.exit_code == 6, "it does not wait for what it cannot run")
         assert [each.info().state for each in (job, free, other)] == [State.READY, State.SUCCEEDED, State.SUCCEEDED]
         with old.worker():
             assert job.join(timeout=LIMIT).state is State.SUCCEEDED

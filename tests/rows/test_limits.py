@@ -181,6 +181,37 @@ class TestRate:
         for first, beyond in zip(starts, starts[10:], strict=False):
             assert (beyond - first).total_seconds() >= 0.5  # type: ignore[operator]  # all of them started
 
+    @pytest.mark.parametrize("kind", ["async", "thread"])
+    def test_a_handler_sees_at_most_the_rate_plus_one(self, app: Mainspring, kind: str) -> None:
+        """By its own clock, although a neighbour holds the worker up: then claimed jobs start late, and the jobs of the
+        next window must not start too soon after them.
+        """
+        n, per, starts = 10, 0.4, list[float]()
+
+        async def on_loop(number: int) -> None:
+            starts.append(time.monotonic())
+
+        def in_thread(number: int) -> None:
+            starts.append(time.monotonic())
+
+        @app.task(queue="rude")
+        async def hold_up() -> None:
+            while len(starts) < 6 * n:
+                for _ in range(8):  # a turn goes out between two blocks, and its answer is read after the next one
+                    time.sleep(0.1)  # noqa: ASYNC251 - it blocks the loop of the worker: that is the fault
+                    await asyncio.sleep(0)
+                await asyncio.sleep(per)
+
+        call = app.task(name="call", limit=Rate(n, per=per))(on_loop if kind == "async" else in_thread)
+        jobs = app.enqueue_many([call.s(number) for number in range(6 * n)])
+        hold_up.enqueue()
+        with app.worker(thread_slots=n):
+            for job in jobs:
+                job.join(timeout=LIMIT)
+        starts.sort()
+        crowded = [later - first for first, later in zip(starts, starts[n + 1 :], strict=False) if later - first < per]
+        assert not crowded, f"{n + 2} starts within {min(crowded):.3f} s, {len(crowded)} times"
+
     def test_a_handler_lowers_the_rate(self, app: Mainspring) -> None:
         tried: list[float] = []
 

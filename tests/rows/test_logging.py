@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mainspring import Mainspring, Secret
-from tests.rows.project import LIMIT, Project, lines
+from tests.rows.project import JSON, LIMIT, Project, lines
 
 FIELDS = ("job_id", "task", "queue", "attempt", "worker", "trace_id")
 
@@ -85,7 +85,7 @@ class TestFields:
     def test_an_error_is_a_structured_field(self, project: Project) -> None:
         project.write(LINES)
         project.python(START)
-        found = lines(project.work().stderr)
+        found = lines(project.work(env=JSON).stderr)
         error = next(line["error"] for line in found if line["message"] == "it failed")
         assert (error["type"], error["message"]) == ("ValueError", "for the log")
         assert "in fails" in error["traceback"]
@@ -122,7 +122,7 @@ class TestFields:
             LINES + "\n    @app.task\n    def echo(text: str) -> None:\n        lib.warning('got %s', text)\n"
         )
         project.python(r"from shop import echo; echo.enqueue('x\n00:00:00.000 ERROR forged\x1b[2J\x9b31m')")
-        pretty = project.work(env={"MAINSPRING_LOG_FORMAT": "pretty"}).stderr
+        pretty = project.work(env={"MAINSPRING_LOG_FORMAT": "text"}).stderr
         [line] = [line for line in pretty.split("\n") if "forged" in line]
         assert line.endswith(r"got x\n00:00:00.000 ERROR forged\x1b[2J\x9b31m")
         assert "\x1b" not in pretty
@@ -165,7 +165,7 @@ class TestSecrets:
             """,
             env=env,
         )
-        pretty = project.work(env={**env, "MAINSPRING_LOG_FORMAT": "pretty"})
+        pretty = project.work(env={**env, "MAINSPRING_LOG_FORMAT": "text"})
         project.python(f"from shop import app; app.jobs.get('{job}').retry()", env=env)
         as_json = project.work(env={**env, "MAINSPRING_LOG_FORMAT": "json"})
         told = project.python(

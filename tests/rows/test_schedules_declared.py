@@ -272,8 +272,13 @@ class TestOptionsOfEachSchedule:
     @pytest.mark.option("schedule.on_success", "schedule.on_dead", "schedule.on_cancel")
     def test_follow_ups_of_a_schedule_run(self, t: TestApp) -> None:
         heard: list[tuple[str, UUID]] = []
+        last_of: list[UUID] = []
 
         @t.app.task
+        def last(job: UUID) -> None:
+            last_of.append(job)
+
+        @t.app.task(on_success=last)
         def good(job: UUID) -> None:
             heard.append(("good", job))
 
@@ -297,7 +302,10 @@ class TestOptionsOfEachSchedule:
         t.drain()
         assert [name for name, _ in heard] == [*(name for name, _ in heard[:2]), "bad"]
         follow_ups = [info for info in t.enqueued() if info.parent is not None]
-        assert {info.parent for info in follow_ups} == {job for _, job in heard}
+        assert {info.parent for info in follow_ups} == {*last_of, *(job for _, job in heard)}
+        [of_good] = last_of
+        assert t.app.jobs.get(of_good).info().task.endswith("good")
+        assert {info.trace for info in follow_ups} == {job.hex for _, job in heard}
 
     def test_runs_are_ordinary_jobs(self, t: TestApp) -> None:
         @t.app.schedule("work", every="10m")

@@ -14,7 +14,7 @@ from mainspring.client import blocking
 from mainspring.errors import InvalidOption, JobNotFound, PayloadTooLarge, ResultGone
 from mainspring.jobs.job import Job
 from mainspring.states import State
-from tests.rows.project import LIMIT, Project, lines
+from tests.rows.project import JSON, LIMIT, Project, lines
 
 QUICK: dict[str, Any] = {"lease": "3s", "sweep": "500ms", "poll": "200ms", "grace": "1s"}
 
@@ -271,17 +271,16 @@ class TestLogSettings:
     def test_the_log_level_flag_overrides_the_setting_of_the_app(self, project: Project) -> None:
         project.write(self.CODE.replace('["SHOP_STORE"]', '["SHOP_STORE"], log_level="error"'))
         project.python(self.START)
-        done = project.work("--log-level", "warning")
+        done = project.work("--log-level", "warning", env=JSON)
         assert [line["message"] for line in lines(done.stderr) if line["logger"] == "lib"] == ["a warning line"]
 
     @pytest.mark.option("app.log_format")
     def test_log_format_sets_the_format(self, project: Project) -> None:
         project.write(self.CODE)
         project.python(self.START)
-        done = project.work(env={"MAINSPRING_LOG_FORMAT": "pretty"})
-        assert "lib: [shop.work" in done.stderr
+        assert "lib: [shop.work" in project.work().stderr
         project.python(self.START)
-        assert lines(project.work().stderr), "JSON where there is no terminal"
+        assert lines(project.work(env=JSON).stderr)
 
     @pytest.mark.option("app.log_file")
     @pytest.mark.parametrize("place", ["all.log", "stdout"])
@@ -289,7 +288,7 @@ class TestLogSettings:
         project.write(self.CODE)
         project.python(self.START)
         project.settings(f'log_file = "{place}"')
-        done = project.work()
+        done = project.work(env=JSON)
         text = done.stdout if place == "stdout" else (project.folder / place).read_text()
         assert "a warning line" in {line["message"] for line in lines(text)}
         assert "a warning line" not in done.stderr
@@ -300,7 +299,7 @@ class TestLogSettings:
         project.python(self.START)
         assert "4111-1111" in project.work().stderr
         project.python(self.START)
-        done = project.work(env={"MAINSPRING_REDACT": "card"})
+        done = project.work(env={"MAINSPRING_REDACT": "card", **JSON})
         assert "4111-1111" not in done.stderr
         assert '"card":"***"' in done.stderr
 

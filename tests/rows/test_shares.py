@@ -40,6 +40,11 @@ def in_percent(ran: list[str]) -> dict[str, float]:
     return {queue: 100 * n / len(ran) for queue, n in Counter(ran).items()}
 
 
+def is_fair(shares: dict[str, float]) -> bool:
+    """Whether each queue is within five points of its weight."""
+    return all(abs(shares.get(queue, 0) - 10 * weight) <= 5 for queue, weight in WEIGHTS.items())
+
+
 @pytest.mark.row("Q7")
 class TestWeights:
     @pytest.mark.option("queue.weight")
@@ -56,6 +61,21 @@ class TestWeights:
         backlogged = ran[: min(len(ran) - 1 - ran[::-1].index("gold"), 2000)]
         shares = in_percent(backlogged)
         assert all(abs(shares[queue] - 10 * weight) <= 5 for queue, weight in WEIGHTS.items()), shares
+
+    @pytest.mark.parametrize("kind", ["async", "thread"])
+    def test_empty_jobs_start_interleaved_by_weight(self, app: Mainspring, kind: str) -> None:
+        """Empty jobs are claimed in large numbers. The shares hold in every hundred jobs that start one after the
+        other, not only in a whole claim.
+        """
+        ran: list[str] = []
+        note = declare(app, ran, kind=kind)
+        fill(app, note, dict.fromkeys(WEIGHTS, 1200))
+        with app.worker(thread_slots=1):  # several threads may note their starts in another order
+            until(lambda: len(ran) == 3600, "all have run")
+        backlogged = ran[: min(len(ran) - 1 - ran[::-1].index("gold"), 2000)]
+        windows = [backlogged[start : start + 100] for start in range(len(backlogged) - 99)]
+        off = [shares for shares in map(in_percent, windows) if not is_fair(shares)]
+        assert not off, f"{len(off)} of {len(windows)} windows, for example {off[:1]}"
 
     def test_a_worker_with_one_slot_shares_by_weight_too(self, app: Mainspring) -> None:
         """The jobs are too long to be claimed ahead, so the share of a queue is less than one job."""

@@ -60,7 +60,7 @@ def test_an_outage_longer_than_every_lease_loses_no_job_and_charges_no_crash(
     """8 jobs run on two workers. Some end while the store is away, and their acks arrive afterwards."""
     lease = patience(1)
     for _ in range(2):
-        pretty = {"MAINSPRING_LOG_FORMAT": "pretty"}
+        pretty = {"MAINSPRING_LOG_FORMAT": "text"}
         fleet.start(lease=lease, sweep="200ms", async_slots=4, env=pretty).wait_ready()
     gates = [tmp_path / "during", tmp_path / "after"]
     jobs = [fleet.tasks.wait_for.enqueue(str(gates[n % 2])) for n in range(8)]

@@ -130,3 +130,23 @@ def test_the_info_of_a_retrying_job_has_its_last_error(app: Mainspring) -> None:
     error = job.info().error
     assert error is not None
     assert (error.type, error.message) == ("ValueError", "no luck")
+
+
+def test_a_tuple_is_read_back_as_declared_or_as_a_list(app: Mainspring) -> None:
+    """JSON has no tuples: only the annotation says that the result is one."""
+
+    @app.task(name="declared")
+    def declared() -> tuple[int, str]:
+        return 1, "x"
+
+    @app.task(name="inside")
+    def inside() -> dict[str, tuple[int, ...]]:
+        return {"pair": (1, 2)}
+
+    @app.task(name="undeclared")
+    def undeclared():  # type: ignore[no-untyped-def]
+        return 1, "x"
+
+    with app.worker():
+        results = [each.enqueue().result(timeout=LIMIT) for each in (declared, inside, undeclared)]
+    assert results == [(1, "x"), {"pair": (1, 2)}, [1, "x"]]

@@ -16,7 +16,7 @@ from mainspring.jobs import call as call_module
 from mainspring.jobs.call import prepare
 from mainspring.jobs.new_job import JobOrigin
 from mainspring.jobs.query import parent_mark
-from mainspring.jobs.records import FollowUp, JobBody, NewJob
+from mainspring.jobs.records import ENDED_JOB, FollowUp, JobBody, NewJob
 from mainspring.states import State
 from mainspring.tasks.middleware import wrap_call
 
@@ -193,10 +193,18 @@ def test_a_follow_up_known_by_name_only_gets_the_id_by_position() -> None:
     assert msgspec.json.decode(body_of(follow.job).args) == {"@": [str(UUID(bytes=new.id))]}
 
 
-def test_a_follow_up_has_no_follow_ups_of_its_own() -> None:
+def test_a_follow_up_carries_its_own_follow_ups() -> None:
+    """Their argument and their parent is a placeholder: the job that they follow gets its id when it is inserted."""
     second = app.task(name="second", on_dead=alert)(alert.fn)
-    _, [follow] = follows(app.task(name="first", on_dead=second)(send.fn).s("x"))
-    assert follow.job.follows == ()
+    new, [follow] = follows(app.task(name="first", on_dead=second)(send.fn).s("x"))
+    [inner] = follow.job.follows
+    body = body_of(inner.job)
+    assert (inner.on, inner.job.task, inner.job.queue) == (State.DEAD, "alert", "alerts")
+    assert inner.job.id == derived_id(follow.job.id, b"on_dead")
+    assert msgspec.json.decode(body.args) == {"job": str(ENDED_JOB)}
+    assert (body.parent, body.trace, inner.job.marks) == (
+        str(ENDED_JOB), UUID(bytes=new.id).hex, ("alarm", parent_mark(ENDED_JOB.bytes)),
+    )  # fmt: skip
 
 
 other = Mainspring("sqlite://")

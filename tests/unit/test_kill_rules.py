@@ -10,7 +10,17 @@ import pytest
 from mainspring.jobs.outcomes import Outcome
 from mainspring.states import Reason, State
 from mainspring.worker.lease import fencing
-from mainspring.worker.lease.shared_state import EARLY, STRICT, STUCK, TRIPS, UNTOLD, Phase, RunningBody
+from mainspring.worker.lease.shared_state import (
+    CALL_SHIFT,
+    EARLY,
+    ON_LOOP,
+    STRICT,
+    STUCK,
+    TRIPS,
+    UNTOLD,
+    Phase,
+    RunningBody,
+)
 from mainspring.worker.supervise import blame
 from mainspring.worker.supervise.kill_rules import ChildSnapshot, KillCause, KillDecision, decide_kill
 
@@ -25,8 +35,8 @@ def look(*jobs: RunningBody, **changed: Any) -> ChildSnapshot:
     """A worker in good health, 500 s old: lease 15, grace 5, drain 25."""
     healthy = ChildSnapshot(
         now=NOW, stopped=False, watched_since=500.0, moving_since=500.0, ticking_since=500.0, heartbeats_since=500.0,
-        phase=Phase.RUNNING, phase_since=500.0, ticked=NOW - 0.4, tried=NOW - 0.8, lease_end=NOW + 12,
-        jobs=list(jobs), lease=15.0, grace=5.0, drain=25.0,
+        phase=Phase.RUNNING, phase_since=500.0, ticked=NOW - 0.4, tried=NOW - 0.8, blocker=-1,
+        lease_end=NOW + 12, jobs=list(jobs), lease=15.0, grace=5.0, drain=25.0,
     )  # fmt: skip
     return healthy._replace(**changed)
 
@@ -76,6 +86,27 @@ class TestDecideKill:
     def test_a_job_may_block_the_loop_as_long_as_its_limit_allows(self) -> None:
         blocked = look(job(deadline=NOW + 100), ticked=NOW - 60, tried=NOW - 60, ticking_since=NOW)
         assert decide_kill(blocked) is None
+
+    def test_only_the_body_that_blocks_the_loop_is_charged(self) -> None:
+        """The other bodies of the loop cannot end while it is blocked. A thread body can."""
+        waiting = job(2, deadline=NOW - 50, flags=ON_LOOP)
+        blocking = job(3, deadline=NOW - 5.1, flags=ON_LOOP)
+        blocked = {"ticked": NOW - 60, "ticking_since": NOW, "blocker": 3}
+        assert decide_kill(look(waiting, job(3, flags=ON_LOOP), **blocked)) is None
+        assert decide_kill(look(waiting, blocking, **blocked)) == KillDecision(KillCause.OVERDUE, (blocking,))
+        thread = job(4, deadline=NOW - 5.1)
+        assert decide_kill(look(waiting, thread, **blocked)) == KillDecision(KillCause.OVERDUE, (thread,))
+        assert decide_kill(look(waiting, blocker=3)) == KillDecision(KillCause.OVERDUE, (waiting,)), "it ticks again"
+
+    def test_a_worker_with_a_blocked_loop_is_killed_when_it_says_that_its_threads_have_ended(self) -> None:
+        waiting = job(2, deadline=NOW - 50, flags=ON_LOOP)
+        blocking = job(3, deadline=NOW - 0.1, flags=ON_LOOP)
+        further_item = job(9, deadline=NOW - 0.1, flags=ON_LOOP | 4 << CALL_SHIFT)
+        blocked = {"ticked": NOW - 60, "ticking_since": NOW, "blocker": 3, "phase_since": NOW}
+        jobs = (waiting, blocking, further_item)
+        assert decide_kill(look(*jobs, phase=Phase.REPLACE, **blocked)) is None
+        sentence = decide_kill(look(*jobs, phase=Phase.DONE, **blocked))
+        assert sentence == KillDecision(KillCause.REPLACED, (blocking, further_item))
 
     def test_after_a_blocked_loop_the_worker_gets_time_for_a_turn(self) -> None:
         assert decide_kill(look(ticked=NOW, tried=NOW - 60, ticking_since=NOW - 0.5)) is None
@@ -132,6 +163,12 @@ class TestBlame:
         )  # fmt: skip
         assert b"HardTimeout" in (ack.error or b"")
         assert b"91 s" in (ack.error or b"")
+
+    def test_a_job_with_the_token_of_the_guilty_job_is_not_charged(self) -> None:
+        """Jobs that are claimed in one turn can have equal tokens."""
+        late, other = job(deadline=NOW - 9), job()._replace(job=b"x" * 16)
+        _, acks = blame.decide_blame(KillDecision(KillCause.OVERDUE, (late,)), [late, other], NOW, orderly=False)
+        assert [ack.id for ack in acks] == [late.job]
 
     def test_a_job_past_its_limit_without_a_retry_left_is_dead(self) -> None:
         late = job(1, deadline=NOW - 9, retry_in=-1)

@@ -144,12 +144,6 @@ class TestRefused:
     def test_values_that_are_not_a_limit_are_refused(self, app: Mainspring, limit: Any) -> None:
         assert "is not a limit" in str(_refused(app, limit=limit))
 
-    def test_a_follow_up_with_limits_is_refused(self, app: Mainspring) -> None:
-        @app.task(name="t.after", limit=Concurrency(1))
-        def after(job: str) -> None: ...
-
-        assert "cannot have limit=" in str(_refused(app, on_dead=after))
-
     def test_a_key_that_cannot_be_read_is_refused_at_enqueue(self, app: Mainspring) -> None:
         def breaks(**_: Any) -> str:
             raise KeyError("nobody")

@@ -16,7 +16,7 @@ import pytest
 from mainspring.common.redact import remember
 from mainspring.errors import InvalidOption
 from mainspring.observe import logs
-from mainspring.observe.log_format import FIELDS, JsonFormatter, PrettyFormatter, escape
+from mainspring.observe.log_format import FIELDS, JsonFormatter, TerminalFormatter, TextFormatter, escape
 from mainspring.worker.config import LogSettings
 
 JOB: dict[str, Any] = {
@@ -92,20 +92,25 @@ class TestJson:
         assert json.loads(line)["message"] == "a\n\x1b[2J\x9b31m\u2028\u202e\x7fb"
 
 
-class TestPretty:
+class TestText:
     def test_a_line_has_time_message_and_job(self) -> None:
-        line = PrettyFormatter().format(record("sent", **JOB, rows=7))
+        line = TextFormatter().format(record("sent", **JOB, rows=7))
         assert line.endswith(" shop: [shop.send 0198#2] sent rows=7")
         assert " INFO " in line
 
     def test_no_line_can_be_forged_and_no_escape_sequence_is_written(self) -> None:
         made = record("a\n12:00:00 ERROR forged\r\x1b[2J\x9b31m\u202e", note="x\ny")
-        line = PrettyFormatter(colour=True).format(made)
-        assert "\n" not in line
-        assert "\\n12:00:00 ERROR forged\\r\\x1b[2J\\x9b31m\\u202e note=x\\ny" in line
+        line = TerminalFormatter((), sys.stderr, colour=True).format(made)
+        head, *more = line.split("\n")
+        assert head.endswith(" a note=x\\ny")
+        assert more == ["    12:00:00 ERROR forged\\r\\x1b[2J\\x9b31m\\u202e"]
+
+    def test_a_job_of_another_worker_is_named_by_its_id_alone(self) -> None:
+        line = TextFormatter().format(record("is dead", job_id="0198"))
+        assert line.endswith(" shop: [0198] is dead")
 
     def test_a_traceback_is_indented_and_escaped(self) -> None:
-        line = PrettyFormatter().format(record("failed", error=raised(ValueError("bad\n12:00 forged \x1b[2J"))))
+        line = TextFormatter().format(record("failed", error=raised(ValueError("bad\n12:00 forged \x1b[2J"))))
         head, *rest = line.split("\n")
         assert head.endswith("failed")
         assert rest
@@ -114,8 +119,8 @@ class TestPretty:
 
     def test_colour_is_used_on_terminals_only(self) -> None:
         made = logging.LogRecord("shop", logging.ERROR, __file__, 1, "x", (), None)
-        assert "\x1b[31mERROR" in PrettyFormatter(colour=True).format(made)
-        assert "\x1b" not in PrettyFormatter().format(made)
+        assert "\x1b[31mERROR" in TerminalFormatter((), sys.stderr, colour=True).format(made)
+        assert "\x1b" not in TextFormatter().format(made)
 
     def test_escape_leaves_plain_text_unchanged(self) -> None:
         assert escape("plain é 漢 text\t") == "plain é 漢 text\\t"
@@ -125,7 +130,7 @@ class TestPretty:
 class TestSecrets:
     CANARY = "canary-log-4711"
 
-    @pytest.mark.parametrize("made", [JsonFormatter(["iban"]), PrettyFormatter(["iban"])], ids=["json", "pretty"])
+    @pytest.mark.parametrize("made", [JsonFormatter(["iban"]), TextFormatter(["iban"])], ids=["json", "text"])
     @pytest.mark.parametrize(
         "write",
         [
@@ -143,7 +148,7 @@ class TestSecrets:
         assert self.CANARY not in line
         assert "***" in line
 
-    @pytest.mark.parametrize("made", [JsonFormatter(), PrettyFormatter()], ids=["json", "pretty"])
+    @pytest.mark.parametrize("made", [JsonFormatter(), TextFormatter()], ids=["json", "text"])
     def test_a_known_secret_value_is_hidden_anywhere_in_a_line(self, made: logging.Formatter) -> None:
         remember("known-canary-81")
         error = raised(RuntimeError("about known-canary-81"))
@@ -185,13 +190,13 @@ class TestConfigure:
     def test_a_log_file_is_written_also_with_handlers_of_the_program(self, tmp_path: Path) -> None:
         with fresh() as root:
             root.addHandler(logging.NullHandler())
-            logs.configure(LogSettings(file=str(tmp_path / "x.log"), format="pretty"), worker=True)
+            logs.configure(LogSettings(file=str(tmp_path / "x.log"), format="text"), worker=True)
             logging.getLogger("lib").warning("hello")
             assert (tmp_path / "x.log").read_text().endswith("lib: hello\n")
 
     def test_in_a_worker_the_level_applies_to_the_whole_program(self, capsys: pytest.CaptureFixture[str]) -> None:
         with fresh():
-            logs.configure(LogSettings(level="info", file="stdout"), worker=True)
+            logs.configure(LogSettings(level="info", file="stdout", format="json"), worker=True)
             logging.getLogger("lib").info("yes")
             logging.getLogger("lib").debug("no")
             [line] = capsys.readouterr().out.splitlines()
@@ -202,7 +207,7 @@ class TestConfigure:
 
     def test_outside_a_worker_only_our_own_loggers_are_configured(self, capsys: pytest.CaptureFixture[str]) -> None:
         with fresh():
-            logs.configure(LogSettings(level="debug", file="stdout"))
+            logs.configure(LogSettings(level="debug", file="stdout", format="json"))
             logging.getLogger("lib").error("no")
             logging.getLogger("mainspring.x").debug("yes")
             assert [json.loads(line)["message"] for line in capsys.readouterr().out.splitlines()] == ["yes"]
@@ -225,7 +230,7 @@ class TestConfigure:
         with fresh():
             monkeypatch.setenv("SHOP_API_KEY", "canary-env-1234")
             monkeypatch.setenv("PWD", "/home/ann/shop")
-            logs.configure(LogSettings(file="stdout"))
+            logs.configure(LogSettings(file="stdout", format="json"))
             logging.getLogger("mainspring").info("got canary-env-1234 in %s", os.environ["PWD"])
             assert json.loads(capsys.readouterr().out)["message"] == "got *** in /home/ann/shop"
 

@@ -7,7 +7,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.worker.loop.queue_shares import QueueShares
+from mainspring.worker.loop.queue_shares import QueueShares, interleave
+from mainspring.worker.records import Claim
 
 WEIGHTS = st.dictionaries(
     st.sampled_from("abcdefgh"), st.one_of(st.integers(1, 100), st.floats(0.001, 1_000)), min_size=1
@@ -79,3 +80,25 @@ def test_a_share_below_one_job_is_carried_over() -> None:
         shares.charge(split, ())
         got.update(split)
     assert got == {"a": 6, "b": 2}
+
+
+def _claim(queue: str, n: int) -> Claim:
+    id = queue.encode() + b"%d" % n
+    return Claim(
+        id, n, "t", queue, f"{queue}/any", 0, 1, 1, 0, early=False, enqueued=0, expires=None, record=b"", turn=1
+    )
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 60), min_size=1))
+def test_a_claim_is_interleaved_evenly_and_each_queue_keeps_its_order(numbers: dict[str, int]) -> None:
+    """In every beginning of the claim, each queue has its share, up to half a job for each queue."""
+    claims = [_claim(queue, n) for queue, number in numbers.items() for n in range(number)]
+    mixed = list(interleave(claims))
+    assert sorted(claim.id for claim in mixed) == sorted(claim.id for claim in claims)
+    for queue, number in numbers.items():
+        assert [claim.token for claim in mixed if claim.queue == queue] == list(range(number))
+        for length in range(len(mixed) + 1):
+            there = sum(claim.queue == queue for claim in mixed[:length])
+            share = length * number / len(mixed) if mixed else 0
+            assert abs(there - share) <= len(numbers) / 2

@@ -36,6 +36,7 @@ SAMPLES: dict[str, tuple[Any, str, str, Any]] = {
     "pooler": (True, "on", "true", True),
     "routes": ({"a.*": "b"}, "a.*=b", "{'a.*' = 'b'}", Routes({"a.*": "b"})),
     "full_wait": ("3s", "3s", "'3s'", 3_000_000),
+    "enqueue_patience": ("0s", "0s", "'0s'", 0),
     "keep": (timedelta(hours=2), "2h", "7200", 7_200_000_000),
     "keep_count": (7, "7", "7", 7),
     "keep_dead": ("3d", "3d", "'3d'", 259_200_000_000),
@@ -265,7 +266,7 @@ class TestSchema:
         import json
 
         found = json.loads(json.dumps(schema()))["properties"]
-        assert found["log_format"]["enum"] == ["auto", "pretty", "json"]
+        assert found["log_format"]["enum"] == ["auto", "text", "json"]
         assert found["keep_count"] == {
             "type": "integer", "minimum": 0, "default": 100_000,
             "description": "The maximum number of succeeded and cancelled jobs that are kept.",

@@ -71,6 +71,7 @@ class TestEnvironment:
             ("KEEP_COUNT", "many", "MAINSPRING_KEEP_COUNT: keep_count='many': must be a whole number"),
             ("KEEP_COUNT", "1.5", "MAINSPRING_KEEP_COUNT: keep_count='1.5': must be a whole number"),
             ("CONCURRENCY", "email", "MAINSPRING_CONCURRENCY: concurrency='email': 'email' is not NAME=VALUE"),
+            ("CONCURRENCY", "0", "MAINSPRING_CONCURRENCY: concurrency=0: must be a whole number"),
             ("CONCURRENCY", "a=1,a=2", "MAINSPRING_CONCURRENCY: concurrency='a=1,a=2': 'a' is given twice"),
             ("CONCURRENCY", "a=x", "MAINSPRING_CONCURRENCY: concurrency['a']='x': must be a whole number"),
             ("ROUTES", "a=b c", "MAINSPRING_ROUTES: routes['a']='b c': is not a queue name"),
@@ -80,7 +81,7 @@ class TestEnvironment:
             ("NAMESPACE", "No Name", "MAINSPRING_NAMESPACE: namespace='No Name': is not a namespace"),
             ("INCLUDE", "a,b c", "MAINSPRING_INCLUDE: include='b c': is not the name of a module"),
             ("LOG_LEVEL", "loud", "MAINSPRING_LOG_LEVEL: log_level='loud': must be one of debug, info"),
-            ("LOG_FORMAT", "xml", "MAINSPRING_LOG_FORMAT: log_format='xml': must be one of auto, pretty, json"),
+            ("LOG_FORMAT", "xml", "MAINSPRING_LOG_FORMAT: log_format='xml': must be one of auto, text, json"),
             ("DURABILITY", "none", "MAINSPRING_DURABILITY: durability='none': must be one of full, normal"),
         ],
     )  # fmt: skip

@@ -12,16 +12,14 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from mainspring.client import blocking, test_guard
-from mainspring.client.patience import EnqueuePatience
+from mainspring.client.patience import EnqueuePatience, seconds_of_try
 from mainspring.common.clock import boottime
 from mainspring.errors import QueueFull, StoreUnavailable
 from mainspring.jobs.records import Batch, Enqueued
 from mainspring.stores.base import Store
 from mainspring.stores.connect import StoreAddress
 from mainspring.stores.records import MigrationPlan
-
-ENQUEUE_PATIENCE = 10.0
-"""Seconds during which an enqueue is repeated while the store cannot be reached."""
+from mainspring.stores.shared.deadlines import blocking_deadline
 
 _inherited: list[Any] = []
 """Stores that a forked child got from its parent. They are kept for ever: to collect one would close the parent's."""
@@ -33,10 +31,14 @@ class Client:
     glance = 1.0
     """Seconds between two checks whether a lock is still held."""
 
-    def __init__(self, address: StoreAddress, full_wait: int = 10_000_000) -> None:
-        """``full_wait``: microseconds that an enqueue waits for capacity in a full queue."""
+    def __init__(self, address: StoreAddress, full_wait: int = 10_000_000, enqueue_patience: int = 10_000_000) -> None:
+        """``full_wait``: microseconds that an enqueue waits for capacity in a full queue; ``enqueue_patience``: for a
+        store that does not answer."""
         self.address = address
+        self.enqueue_patience = enqueue_patience / 1e6
+        """Seconds."""
         self._full_wait = full_wait / 1e6
+        self._first_try = seconds_of_try(self.enqueue_patience)
         self._begin()
 
     def _begin(self) -> None:
@@ -45,39 +47,73 @@ class Client:
         self._making = threading.Lock()
         self._own: Store | None = None
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
-        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Task[Store]] = {}
+        self._opening: dict[asyncio.AbstractEventLoop, _Opening] = {}
 
     def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
         """Insert the batch in this thread, blocking. Repeated, and inserted once, while the store is unreachable."""
         if connection is not None:  # the caller repeats its own transaction
             return self._blocking_store().enqueue_now(batch, connection)
+        began = time.monotonic()
         patience: EnqueuePatience | None = None
         while True:
             try:
-                return self._blocking_store().enqueue_now(batch)  # looked up for each try: it may have been closed
+                return self._try_now(batch, self._first_try if patience is None else patience.seconds())
             except (StoreUnavailable, QueueFull) as error:
                 if isinstance(error, QueueFull) and blocking.in_loop():  # a wait here would stop the event loop
                     raise
-                patience = patience or EnqueuePatience(ENQUEUE_PATIENCE, self._full_wait)
+                patience = patience or EnqueuePatience(self.enqueue_patience, self._full_wait, began)
                 pause = patience.pause(error)
                 batch = _repeated(batch, error)
             time.sleep(pause)
 
+    def _try_now(self, batch: Batch, seconds: float) -> list[Enqueued]:
+        before = blocking_deadline.until  # of a call that a signal handler has interrupted
+        blocking_deadline.until = time.monotonic() + seconds
+        try:
+            return self._blocking_store().enqueue_now(batch)  # looked up for each try: it may have been closed
+        finally:
+            blocking_deadline.until = before
+
     async def enqueue(self, batch: Batch) -> list[Enqueued]:
         """Async version of :meth:`enqueue_now`, without a connection."""
+        began = time.monotonic()
         patience: EnqueuePatience | None = None
         while True:
             try:
-                return await (await self.store()).enqueue(batch)
+                store = self._by_loop.get(asyncio.get_running_loop()) if patience is None else None
+                if (
+                    store is not None and self._pid == os.getpid()
+                ):  # the common case: the door has the deadline of a try
+                    return await store.enqueue(batch)
+                return await self._try(batch, self._first_try if patience is None else patience.seconds())
             except (StoreUnavailable, QueueFull) as error:
-                patience = patience or EnqueuePatience(ENQUEUE_PATIENCE, self._full_wait)
+                patience = patience or EnqueuePatience(self.enqueue_patience, self._full_wait, began)
                 pause = patience.pause(error)
                 batch = _repeated(batch, error)
             await asyncio.sleep(pause)
 
+    async def _try(self, batch: Batch, seconds: float) -> list[Enqueued]:
+        """Open the store if needed and enqueue, in this time."""
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await (await self.store()).enqueue(batch)
+        except TimeoutError as late:
+            if not limit.expired():  # a time limit of the job that enqueues
+                raise
+            raise StoreUnavailable(
+                f"the store gave no answer in {seconds:.1f} s",
+                url=self.address.url,
+                hint="Whether the jobs were enqueued is unknown. Check that the store is running.",
+            ) from late
+
     def now(self) -> float:
         """Seconds of the clock that this process measures its locks with; goes on while the machine sleeps."""
         return boottime()
+
+    def time_us(self) -> int:
+        """The wall clock of this process, in microseconds since 1970. The store's clock may differ."""
+        return time.time_ns() // 1_000
 
     async def store(self) -> Store:
         """The open store of the running event loop."""
@@ -109,19 +145,24 @@ class Client:
     async def _open_once(self, loop: asyncio.AbstractEventLoop) -> Store:
         """Open the store of this loop once for all callers that wait; after a failure the next caller tries again."""
         opening = self._opening.get(loop)
-        if opening is None:
-            opening = self._opening[loop] = loop.create_task(self._open(loop))
-        return await asyncio.shield(opening)
+        if opening is None or opening.task.done():
+            opening = self._opening[loop] = _Opening(loop.create_task(self._open(loop)))
+        opening.callers += 1
+        try:
+            return await asyncio.shield(opening.task)
+        finally:
+            opening.callers -= 1
+            if not opening.callers:  # ended, or every caller was cancelled
+                if self._opening.get(loop) is opening:
+                    del self._opening[loop]
+                opening.task.cancel()
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Store:
-        try:
-            store = self._blocking_store() if self._shared else self._connect()
-            await store.open()
-            self._forget_closed()
-            self._by_loop[loop] = store
-            return store
-        finally:
-            self._opening.pop(loop, None)
+        store = self._blocking_store() if self._shared else self._connect()
+        await store.open()
+        self._forget_closed()
+        self._by_loop[loop] = store
+        return store
 
     def _forget_closed(self) -> None:
         """Drop the stores of closed loops: the connections of a store keep its loop, and so the entry, alive."""
@@ -164,12 +205,20 @@ class Client:
         test_guard.ask(self.address.url)
         from mainspring.stores.connect import connect_to
 
-        return connect_to(self.address)
+        return connect_to(self.address, enqueue_deadline=self._first_try)
 
     def _check_fork(self) -> None:
         if self._pid != os.getpid():
             _inherited.append((self._own, self._by_loop, self._opening))
             self._begin()
+
+
+class _Opening:
+    """A store that is being opened, and how many callers wait for it."""
+
+    def __init__(self, task: asyncio.Task[Store]) -> None:
+        self.task = task
+        self.callers = 0
 
 
 def _repeated(batch: Batch, error: StoreUnavailable | QueueFull) -> Batch:

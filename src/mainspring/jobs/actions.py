@@ -72,7 +72,7 @@ async def _select(client: Client, verb: str, which: Which | None, conditions: Ma
     query = check_conditions(verb, which, conditions)
     if query is None or not any(isinstance(conditions.get(name), RELATIVE) for name in MOMENTS):
         return query
-    return Query.build(verb, conditions, await store_now(await client.store()))
+    return Query.build(verb, conditions, await (await client.store()).now())
 
 
 async def pages(store: Store, query: Query, size: int = SLICE) -> AsyncGenerator[tuple[JobRow, ...]]:
@@ -121,11 +121,6 @@ def check_rate(rate: float | None) -> None:
     if rate is not None and not (number and 0 < rate <= FASTEST):
         why = f"must be a number of jobs per second, greater than 0 and at most {FASTEST:,}"
         raise InvalidOption("rate", rate, why, hint="rate=None sets no limit.")
-
-
-async def store_now(store: Store) -> int:
-    """Return the time of the store: the reply to a promotion of no job has it."""
-    return (await store.promote(0)).now
 
 
 def _split_ids(query: Query) -> list[Query]:

@@ -110,7 +110,7 @@ class Dead(Reserved):
         narrowed = _restrict(await select(self._app.client, "app.dead.delete", query, where))
         store = await self._app.client.store()
         if older_than is not None:
-            before = await actions.store_now(store) - to_us(older_than, what="older_than")
+            before = await store.now() - to_us(older_than, what="older_than")
             earlier = before if narrowed.ended_before is None else min(before, narrowed.ended_before)
             narrowed = msgspec.structs.replace(narrowed, ended_before=earlier)
         return await actions.act(store, Action.DELETE, narrowed)

@@ -7,21 +7,22 @@ be used here and missed by the template of plain jobs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
 import msgspec
 
 from mainspring.codec import loads
+from mainspring.common.clock import to_datetime
 from mainspring.common.ids import derived_id
 from mainspring.errors import ArgumentError, InvalidOption
-from mainspring.jobs.keys import Key, claim_of
+from mainspring.jobs.keys import Key, claim_of, refuse_placeholders
 from mainspring.jobs.query import parent_mark
-from mainspring.jobs.records import FollowUp, JobBody, NewJob, UniqueKey
+from mainspring.jobs.records import ENDED_JOB, MOST_FOLLOW_UPS, FollowUp, JobBody, NewJob, UniqueKey
 from mainspring.limits.declare import BoundLimit, bind, buckets_of
 from mainspring.limits.records import Bucket
-from mainspring.options.table import RECORD_OPTIONS, options_for
+from mainspring.options.table import RECORD_OPTIONS, expires_too_soon, options_for
 from mainspring.queues.fairness import FairKeys
 from mainspring.queues.records import FairKey
 from mainspring.schedules.records import part_mark
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 FOLLOW_UPS = {"on_success": State.SUCCEEDED, "on_dead": State.DEAD, "on_cancel": State.CANCELLED}
 """The option that names a follow-up job, and the state of the job that it follows."""
+
+_CLOCKS_DIFFER = 60_000_000
+"""Microseconds by which the clock of a producer may differ from the store's."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -103,6 +107,31 @@ class JobOrigin(NamedTuple):
     trace: str
 
 
+class FollowUpChain(NamedTuple):
+    """The jobs from the first job down to the next follow-up job."""
+
+    ended: UUID
+    """The id that the next follow-up job gets as its argument."""
+    trace: str
+    tasks: tuple[str, ...]
+    made: list[str]
+    """The tasks of all follow-up jobs of the first job, so far."""
+
+    def extended(self, task: str, follow_up: str, event: str) -> FollowUpChain:
+        """The chain behind a job of the task ``follow_up``, which follows a job of ``task``."""
+        tasks, subject = (*self.tasks, task), f"task {task!r}"
+        self.made.append(follow_up)
+        if follow_up in tasks:
+            why = f"makes a chain of follow-up jobs without end: {' -> '.join((*tasks, follow_up))}"
+            hint = f"Leave the option out, and enqueue {follow_up!r} inside of the task {task!r}."
+            raise InvalidOption(event, follow_up, why, subject=subject, hint=hint)
+        if len(self.made) > MOST_FOLLOW_UPS:
+            why = f"is one of more than {MOST_FOLLOW_UPS} follow-up jobs of one job of the task {tasks[0]!r}"
+            hint = "The follow-up jobs of follow-up jobs count too. Leave some out, and enqueue them inside of a task."
+            raise InvalidOption(event, follow_up, why, subject=subject, hint=hint)
+        return FollowUpChain(ENDED_JOB, self.trace, tasks, self.made)
+
+
 class JobBuilder(NamedTuple):
     """Makes the record of a job from a call."""
 
@@ -124,21 +153,30 @@ class JobBuilder(NamedTuple):
         keys = self.app.tasks.fair.get(new.queue)
         if keys is not None:
             new = msgspec.structs.replace(new, fair=self._fair(keys))
-        follows = tuple(self._follow_ups(id, trace))
-        return msgspec.structs.replace(new, follows=follows) if follows else new
+        return self._with_follow_ups(new, FollowUpChain(id, trace, (), []))
 
-    def follow_up(self, origin: JobOrigin) -> NewJob:
-        """The record of a follow-up job; it has no key, even if a middleware gives one, and no follow-up jobs."""
-        return self.record(origin.id, origin, None)
+    def follow_up(self, origin: JobOrigin, chain: FollowUpChain) -> NewJob:
+        """The record of a follow-up job, with its follow-up jobs; ``chain`` has the tasks before it.
 
-    def record(self, id: bytes, origin: JobOrigin | None, key: Key | None) -> NewJob:
+        It has no key, even if a middleware gives one. It names no limits: the worker that claims it first hands it
+        back with the limits of its task, as it does for a job that was enqueued by name.
+        """
+        return self._with_follow_ups(self.record(origin.id, origin, None, limited=False), chain)
+
+    def record(self, id: bytes, origin: JobOrigin | None, key: Key | None, *, limited: bool = True) -> NewJob:
         """The record without its schedule, fair key and follow-up jobs."""
         own, task = self.given, self.target.carried
         tags = tuple(dict.fromkeys((*task["tags"], *own.get("tags", ()))))
         meta = {**task["meta"], **own.get("meta", {})}
+        if key is not None and key.value is not None and "{" in key.value:
+            self._refuse_placeholders("key", (key.value,))
         unique, said = (None, None) if key is None else self._claim(key)
         if key is not None and key.mode in ("debounce", "throttle"):
             self._refuse_times(key)
+        if own.get("run_at") is not None:
+            self._check_expiry(own["run_at"], own.get("expires", task["expires"]))
+        if own.get("tags"):
+            self._refuse_placeholders("tags", own["tags"])
         body = JobBody(
             args=msgspec.Raw(self.arguments),
             options={name: own[name] for name in own if name in RECORD_OPTIONS} if own else {},
@@ -167,7 +205,7 @@ class JobBuilder(NamedTuple):
             unique=unique,
             marks=tags if origin is None else (*tags, parent_mark(origin.parent.bytes)),
             keep=task["retention"],
-            buckets=self._buckets(),
+            buckets=self._buckets() if limited else (),
         )
 
     # ---- private ------------------------------------------------------------------------------
@@ -187,6 +225,19 @@ class JobBuilder(NamedTuple):
 
     def _claim(self, key: Key) -> tuple[UniqueKey, str]:
         return claim_of(key, self.target.name, lambda: self._arguments_by_name(key), self.target.hide)
+
+    def _check_expiry(self, run_at: int, expires: int | None) -> None:
+        """Refuse a job that expires before it may start. The clock of this process is not the store's: a minute is
+        left for the difference."""
+        if expires is not None and run_at > self.app.client.time_us() + expires + _CLOCKS_DIFFER:
+            start = f"run_at={to_datetime(run_at).isoformat()}"
+            raise expires_too_soon(expires, start).about(f"task {self.target.name!r}")
+
+    def _refuse_placeholders(self, option: str, texts: Iterable[str]) -> None:
+        """Refuse the name of an argument in braces: it would not be replaced."""
+        if self.target.arguments is not None and any("{" in text for text in texts):
+            names = self.target.arguments(self.arguments)
+            refuse_placeholders(option, texts, f"task {self.target.name!r}", names)
 
     def _refuse_times(self, key: Key) -> None:
         for name in ("delay", "run_at"):
@@ -213,18 +264,19 @@ class JobBuilder(NamedTuple):
             )  # fmt: skip
         return given
 
-    def _follow_ups(self, id: UUID, trace: str) -> list[FollowUp]:
-        found = []
+    def _with_follow_ups(self, new: NewJob, chain: FollowUpChain) -> NewJob:
+        follows = []
         for event, state in FOLLOW_UPS.items():
             wanted = self.target.carried[event]
             if wanted is not None:
-                origin = JobOrigin(derived_id(id.bytes, event.encode()), id, trace)
                 subject = f"task {self.target.name!r}"
-                call = _call_of(self.app, wanted, id, event, subject)
+                call = _call_of(self.app, wanted, chain.ended, event, subject)
                 check_follow_up(event, call, subject)
                 call = wrap_call(self.app.enqueue_middleware, call)
-                found.append(FollowUp(state, call.build(self.code).follow_up(origin)))
-        return found
+                origin = JobOrigin(derived_id(new.id, event.encode()), chain.ended, chain.trace)
+                inner = chain.extended(self.target.name, call.task, event)
+                follows.append(FollowUp(state, call.build(self.code).follow_up(origin, inner)))
+        return msgspec.structs.replace(new, follows=tuple(follows)) if follows else new
 
 
 def key_of(given: Mapping[str, Any], task: Mapping[str, Any]) -> Key | None:
@@ -238,10 +290,6 @@ def check_follow_up(event: str, wanted: Any, subject: str) -> None:
     if getattr(wanted, "own_key", None) is not None:
         hint = "A follow-up job is made once for each job that ends. Leave the key out, or enqueue a keyed job in it."
         raise InvalidOption(event, wanted, "cannot have key=", subject=subject, hint=hint)
-    if limits := getattr(wanted, "limits", None):
-        option = "breaker=" if all(limit.kind == "breaker" for limit in limits) else "limit="
-        hint = "A follow-up job is inserted without a check of limits: enqueue a limited job inside of it."
-        raise InvalidOption(event, wanted, f"cannot have {option}", subject=subject, hint=hint)
     if getattr(wanted, "connection", None) is not None:
         hint = "A follow-up job is inserted by the worker, in the step that ends the job before it."
         raise InvalidOption(event, wanted, "cannot have connection=", subject=subject, hint=hint)

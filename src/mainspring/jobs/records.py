@@ -6,6 +6,7 @@ An id is the 16 bytes of a UUID. Times and durations are in microseconds; times 
 from __future__ import annotations
 
 from typing import Any, Literal
+from uuid import UUID
 
 import msgspec
 
@@ -84,12 +85,21 @@ class UniqueKey(msgspec.Struct, frozen=True):
     """For a key with ``keep``: 16 bytes made of all arguments. Another value under the same key is an error."""
 
 
+ENDED_JOB = UUID("f0110e4d-0000-7000-8000-1b7c5d2ae9f3")
+"""In the record and the marks of a follow-up job of a follow-up job, the id of the job that it follows. That job gets
+its id when it is inserted: then the store replaces this id by it, as text with dashes and as 32 hex digits."""
+
+
+MOST_FOLLOW_UPS = 100
+"""The follow-up jobs of one job, with the follow-up jobs of its follow-up jobs."""
+
+
 class FollowUp(msgspec.Struct, frozen=True):
     """A job that the store inserts in the step in which another job ends in the state ``on``."""
 
     on: State
     job: NewJob
-    """Its id ends in two zero bytes, where the store writes the epoch of the ended job."""
+    """Its id ends in two zero bytes, where the store writes the epoch of the ended job. It may have follow-up jobs."""
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):

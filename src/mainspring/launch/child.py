@@ -37,7 +37,7 @@ from mainspring.worker.supervise.signals import Exit
 if TYPE_CHECKING:
     from mainspring.stores.door import Door
     from mainspring.worker.config import WorkerConfig
-    from mainspring.worker.lease.heartbeat_thread import HeartbeatThread
+    from mainspring.worker.lease.heartbeat_thread import CheckLoop, HeartbeatThread
     from mainspring.worker.records import Registration
     from mainspring.worker.retry_log import Outage
 
@@ -131,7 +131,8 @@ def _run(inherited: ChildEnvironment, target: str, options: dict[str, Any], log:
     try:
         config = load_target(target).parts(**options)
         config.store.check_processes("a worker process")
-        logs.configure(msgspec.structs.replace(config.logs, **log), worker=True)  # after the program's own log setup
+        config = config._replace(logs=msgspec.structs.replace(config.logs, **log))
+        logs.configure(config.logs, worker=True)  # after the program's own log setup
     except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything while it is imported
         pipe.send(CannotStart(explain_error(error)))
         return Exit.FAILED
@@ -214,12 +215,14 @@ class _WorkerProcess:
         on_lost: Callable[[], None],
         on_lease_low: Callable[[], None],
         outage: Outage,
+        check_loop: CheckLoop,
     ) -> HeartbeatThread:
         from mainspring.worker.lease.heartbeat_thread import HeartbeatThread
 
         return HeartbeatThread(
             self._config.store, registration, worker_id, self._config.settings, self._shared_state,
             on_lost=on_lost, on_lease_low=on_lease_low, outage=outage, announce=self._announce,
+            check_loop=check_loop,
         )  # fmt: skip
 
     def _announce(self, worker: str) -> None:

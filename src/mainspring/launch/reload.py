@@ -43,7 +43,8 @@ class Assignment(msgspec.Struct, frozen=True):
     target: str
     folder: str
     options: dict[str, Any] = {}
-    log_level: str | None = None
+    log: dict[str, str] = {}
+    """The log settings of the command line; see ``run_target``."""
     url: str | None = None
     """The store that the app must use; None if the app decides."""
 
@@ -288,7 +289,7 @@ def _run_server(given: Assignment) -> int:
     from mainspring.launch.run import run_target
 
     threading.Thread(target=_end_with_parent, args=(0, signal.SIGTERM), daemon=True).start()
-    return run_target(given.target, given.options, log_level=given.log_level, path=[given.folder])
+    return run_target(given.target, given.options, log=given.log, path=[given.folder])
 
 
 def _end_with_parent(pipe: int, number: signal.Signals) -> None:

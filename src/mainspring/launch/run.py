@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,22 +29,28 @@ def run(app: Mainspring, given: Mapping[str, Any]) -> int:
     if getattr(getattr(main, "__spec__", None), "name", None) == CHILD:
         raise NoMainGuard
     app.settings.worker(given)
+    app.settings.address.check_processes("app.run()")
     logs.configure(app.settings.logs)
     path = [folder or str(Path.cwd()) for folder in sys.path]
     return _supervise(find_target(app), given, {}, path)  # the child can import what this program can import
 
 
-def run_target(target: str, given: Mapping[str, Any], *, log_level: str | None = None, path: Sequence[str] = ()) -> int:
+def run_target(
+    target: str, given: Mapping[str, Any], *, log: Mapping[str, str] = MappingProxyType({}), path: Sequence[str] = ()
+) -> int:
     """Supervise workers of the app that ``target`` names. Imports no user code in this process.
 
-    ``log_level`` overrides every setting. Log settings in the code of the app apply to its workers; the supervisor uses
-    those of the environment and of the settings file.
+    ``log`` has ``level`` and ``format``, which override every setting, and ``jobs``, the level of the lines about jobs.
+    Log settings in the code of the app apply to its workers; the supervisor uses those of the environment and of the
+    settings file.
     """
-    flags = {} if log_level is None else {"log_level": log_level}
+    flags = {f"log_{name}": value for name, value in log.items() if name != "jobs"}
     where = target.partition(":")[0]
     settings = AppSettings(flags, where if where.endswith(".py") else str(Path.cwd() / "app.py"))
     logs.configure(settings.logs)
-    return _supervise(target, given, {} if log_level is None else {"level": settings.log_level}, path)
+    return _supervise(
+        target, given, {**log, **{name: getattr(settings.logs, name) for name in log if name != "jobs"}}, path
+    )
 
 
 def _supervise(target: str, given: Mapping[str, Any], log: Mapping[str, str], path: Sequence[str]) -> int:

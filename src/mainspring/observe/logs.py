@@ -152,12 +152,25 @@ def _handler(file: str | None) -> logging.Handler:
 
 
 def _formatter(settings: LogSettings, stream: Any) -> logging.Formatter:
-    from mainspring.observe.log_format import JsonFormatter, PrettyFormatter
+    """The formatter of a stream. ``auto`` is JSON in Kubernetes, except on a terminal, and text elsewhere."""
+    from mainspring.observe.log_format import JournalFormatter, JsonFormatter, TerminalFormatter, TextFormatter
 
     terminal = bool(getattr(stream, "isatty", bool)())
-    if settings.format == "json" or (settings.format == "auto" and not terminal):
+    in_cluster = settings.format == "auto" and "KUBERNETES_SERVICE_HOST" in os.environ and not terminal
+    if settings.format == "json" or in_cluster:
         return JsonFormatter(settings.redact)
-    return PrettyFormatter(settings.redact, colour=terminal and not os.environ.get("NO_COLOR"))
+    if terminal:
+        return TerminalFormatter(settings.redact, stream, colour=not os.environ.get("NO_COLOR"))
+    return (JournalFormatter if _is_journal(stream) else TextFormatter)(settings.redact)
+
+
+def _is_journal(stream: Any) -> bool:
+    """Whether systemd reads this stream: it names the device and the inode of its socket in ``JOURNAL_STREAM``."""
+    try:
+        found = os.fstat(stream.fileno())
+    except (OSError, ValueError, AttributeError):  # a stream in memory, or closed
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
 
 def _remember_environment() -> None:

@@ -177,14 +177,17 @@ OPTIONS: tuple[Option, ...] = (
     Option("async_slots", "int", 64, "How many async jobs each process runs at once.", _WORKER, checks.whole(0)),
     Option("thread_slots", "int", min(32, 4 * _CORES), "How many jobs each process runs at once in threads.",
            _WORKER, checks.whole(0), "min(32, 4 x cores)"),
-    Option("concurrency", "Mapping[str, int]", {}, "The maximum number of jobs of a queue at once in each process.",
+    Option("concurrency", "int | Mapping[str, int]", {},
+           "How many jobs each process runs at once in all its slots; or, by queue, how many jobs of the queue.",
            _WORKER, checks.concurrency, "none"),
     Option("lease", "Duration", 15 * SECOND,
            "A worker without a heartbeat for this time loses its jobs; it sends three heartbeats in this time.",
            _WORKER, checks.span, "15s"),
     Option("drain", "Duration", 25 * SECOND, "How long running jobs may take to finish when the worker stops.",
            _WORKER, checks.wait, "25s"),
-    Option("until_empty", "bool", False, "Stop when no job is left.", _WORKER, checks.flag),
+    Option("burst", "bool", False, "Stop when no job is ready or running.", _WORKER, checks.flag),
+    Option("until_empty", "bool", False, "Stop when no job is left, also none that is scheduled or retrying.",
+           _WORKER, checks.flag),
     Option("poll", "Duration", SECOND, "The longest time between two looks for ready jobs.",
            _WORKER, checks.span, "1s"),
     Option("sweep", "Duration", 3 * SECOND, "The time between two looks for lost workers.",
@@ -381,6 +384,14 @@ def _refusal(scope: str, name: str, subject: str) -> UnknownOption | NotBuilt:
     return UnknownOption(subject, name, _BY_SCOPE[scope], hint=hint)
 
 
+def expires_too_soon(expires: int, start: str) -> InvalidOption:
+    """The error of a job that expires before it may start; ``start`` says which option delays it."""
+    return InvalidOption(
+        "expires", format_duration(expires / SECOND), f"the job would expire before it may start ({start})",
+        hint="expires counts from the enqueue, not from the start: give a longer time, or leave it out.",
+    )  # fmt: skip
+
+
 def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> None:
     if resolved.get("delay") is not None and resolved.get("run_at") is not None:
         raise InvalidOption(
@@ -389,6 +400,12 @@ def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> No
             "cannot be given together with run_at",
             hint="delay counts from now. Give only one of the two.",
         )
+    delay, expires = resolved.get("delay"), resolved.get("expires")
+    if delay and expires is not None and expires <= delay:
+        raise expires_too_soon(expires, f"delay={format_duration(delay / SECOND)}")
+    if resolved.get("burst") and resolved.get("until_empty"):
+        hint = "burst does not wait for scheduled and retrying jobs, until_empty does. Give only one of the two."
+        raise InvalidOption("burst", True, "cannot be given together with until_empty", hint=hint)
     soft, hard = resolved.get("soft_timeout"), resolved.get("timeout")
     if soft is not None and hard is not None and soft >= hard:
         name = "soft_timeout" if "soft_timeout" in given else "timeout"

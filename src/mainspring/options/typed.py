@@ -100,9 +100,10 @@ class WorkerOptions(TypedDict, total=False):
     processes: int
     async_slots: int
     thread_slots: int
-    concurrency: Mapping[str, int]
+    concurrency: int | Mapping[str, int]
     lease: Duration
     drain: Duration
+    burst: bool
     until_empty: bool
     poll: Duration
     sweep: Duration

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from mainspring.client.client import ENQUEUE_PATIENCE
 from mainspring.client.patience import EnqueueRetry
 from mainspring.common.pause import jittered
 from mainspring.errors import InvalidOption, StoreConflict, StoreUnavailable
-from mainspring.jobs.actions import store_now
 from mainspring.schedules import plan as planning
 from mainspring.schedules.plan import SchedulePlan, ScheduleStep, next_look
 from mainspring.schedules.records import ScheduleRow, ScheduleSwap, SwapResult
@@ -18,6 +17,8 @@ from mainspring.schedules.swap import swap_row
 from mainspring.stores.base import Store
 
 TRIES = 50
+PATIENCE = 10.0
+"""Seconds during which a change is repeated, after its first failure, while the store cannot be reached."""
 _PAUSE = 0.05
 
 
@@ -64,12 +65,12 @@ async def change_schedule(store: Store, name: str, decide: Decide) -> ScheduleCh
             rows = await store.schedules([name])
             row = rows[0] if rows else ScheduleRow(name=name, rev=0, look=None, doc=b"")
             plan = read_plan(row) if rows else None
-            made = await decide(CurrentSchedule(plan, await store_now(store), again, taken))
+            made = await decide(CurrentSchedule(plan, await store.now(), again, taken))
             if made is None:
                 return ScheduleChange(None, None, row)
             said = await _swap(store, row, made)
         except StoreUnavailable as error:
-            again, trouble = True, trouble or EnqueueRetry(ENQUEUE_PATIENCE)
+            again, trouble = True, trouble or EnqueueRetry(f"schedule {name!r}", PATIENCE, time.monotonic())
             await asyncio.sleep(trouble.pause(error))
             continue
         if said.ok:

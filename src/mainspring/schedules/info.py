@@ -14,7 +14,6 @@ from mainspring.common.clock import to_datetime
 from mainspring.common.duration import format_duration
 from mainspring.common.redact import hide
 from mainspring.errors import NotFound
-from mainspring.jobs.actions import store_now
 from mainspring.jobs.records import JobBody
 from mainspring.limits.records import Bucket
 from mainspring.schedules import plan as planning
@@ -159,7 +158,7 @@ async def load_plan(store: Store, name: str) -> tuple[SchedulePlan, int]:
     rows = await store.schedules([name])
     if not rows:
         raise unknown_schedule(name, [row.name for row in await store.schedules()])
-    return read_plan(rows[0]), await store_now(store)
+    return read_plan(rows[0]), await store.now()
 
 
 async def load_info(store: Store, name: str) -> ScheduleInfo:
@@ -189,7 +188,7 @@ async def load_status(store: Store) -> ScheduleStatus:
         {row.limit: row for row in await store.buckets([Bucket(limit) for limit in limits.values()])} if groups else {}
     )
     return ScheduleStatus(
-        at=to_datetime(await store_now(store)),
+        at=to_datetime(await store.now()),
         schedules=tuple(_build_infos(plans, seen, links)),
         groups=tuple(
             GroupInfo(

@@ -106,7 +106,7 @@ class _Sync:
         """Read what is the same for all schedules: once, and again when another process has changed a schedule."""
         self._dependencies = await read_dependencies(self._store)
         self._others = await _find_others(self._store, self._code)
-        self._now = (await self._store.promote(0)).now
+        self._now = await self._store.now()
 
     async def declare(self, name: str, row: ScheduleRow | None) -> None:
         """Store one schedule as the code declares it."""
@@ -221,7 +221,7 @@ async def _first_seen(store: Store, version: str) -> dict[str, int]:
         return {}
     known = {doc.name: _LATEST - doc.version for doc in await store.documents(_VERSIONS)}
     if version not in known:
-        now = (await store.promote(0)).now
+        now = await store.now()
         stored = await store.put_document(Document(_VERSIONS, version, _LATEST - now, b"{}"))
         known[version] = _LATEST - stored.version
     return known

@@ -42,6 +42,7 @@ class Settings(TypedDict, total=False):
     pooler: bool
     routes: Mapping[str, str]
     full_wait: Duration
+    enqueue_patience: Duration
     keep: Duration
     keep_count: int
     keep_dead: Duration
@@ -49,13 +50,13 @@ class Settings(TypedDict, total=False):
     payload_limit: Size
     result_limit: Size
     log_level: Literal["debug", "info", "warning", "error", "critical"]
-    log_format: Literal["auto", "pretty", "json"]
+    log_format: Literal["auto", "text", "json"]
     log_file: str | None
     redact: Sequence[str]
     queues: Sequence[str] | str | None
     async_slots: int
     thread_slots: int
-    concurrency: Mapping[str, int]
+    concurrency: int | Mapping[str, int]
     lease: Duration
     drain: Duration
     poll: Duration
@@ -83,6 +84,7 @@ class AppSettings:
     pooler: bool
     routes: Routes
     full_wait: int
+    enqueue_patience: int
     keep: int
     keep_count: int
     keep_dead: int
@@ -180,7 +182,10 @@ class AppSettings:
         specs = {name: spec._replace(result_limit=self.result_limit) for name, spec in tasks.specs().items()}
         if self.version is None and (pinned := [name for name, spec in specs.items() if spec.pinned]):
             raise no_version(pinned[0])
-        resolved["queues"] = resolved["queues"] or tasks.queues()
+        if isinstance(resolved["concurrency"], int):
+            resolved["concurrency"], resolved["max_jobs"] = {}, resolved["concurrency"]
+        known_queues, chosen = tasks.queues(), bool(resolved["queues"])
+        resolved["queues"] = resolved["queues"] or known_queues
 
         def learn(name: str) -> TaskSpec | None:
             task = tasks.find(name)
@@ -194,7 +199,7 @@ class AppSettings:
             self.retention, self.logs, learn, tasks.weights,
             tasks.declared_queues.settings,
             (*tasks.declared_queues.limits, *(group_limit(name, each.max_concurrent) for name, each in groups)),
-            schedules,
+            chosen, known_queues, schedules,
         )  # fmt: skip
 
 

@@ -24,13 +24,13 @@ from mainspring.tasks.routing import Routes
 Kind = Literal["text", "path", "url", "choice", "whole", "duration", "size", "names", "table", "numbers", "flag"]
 """The kind of a value: decides how text is read, how a value is shown, and its schema."""
 
-OF_ONE_RUN = frozenset({"processes", "until_empty"})
+OF_ONE_RUN = frozenset({"processes", "until_empty", "burst"})
 """Worker options of one command, not of the app: the supervisor does not import the app."""
 
 LARGEST = 8_000_000
 """The largest payload or result, in bytes, that every engine supports."""
 LEVELS = ("debug", "info", "warning", "error", "critical")
-FORMATS = ("auto", "pretty", "json")
+FORMATS = ("auto", "text", "json")
 DURABILITIES = ("full", "normal")
 _FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
@@ -65,6 +65,8 @@ class Setting(msgspec.Struct, frozen=True):
                 return [part.strip() for part in text.split(",") if part.strip()]
             case "table":
                 return self._pairs(text)
+            case "numbers" if "=" not in text and isinstance(number := _number(text), int):
+                return number
             case "numbers":
                 return {name: _number(value) for name, value in self._pairs(text).items()}
             case _:
@@ -83,6 +85,8 @@ class Setting(msgspec.Struct, frozen=True):
                 return mask_url(value)
             case "names":
                 return sorted(value) if isinstance(value, frozenset) else list(value)
+            case "numbers" if isinstance(value, int):
+                return value
             case "table" | "numbers":
                 return dict(value.table if isinstance(value, Routes) else value)
             case _:
@@ -212,6 +216,9 @@ _OWN: tuple[Setting, ...] = (
             "table", _routes, "none"),
     Setting("full_wait", "Duration", 10_000_000, "How long an enqueue waits for a full queue with on_full='wait'.",
             "duration", checks.span, "10s"),
+    Setting("enqueue_patience", "Duration", 10_000_000,
+            "How long an enqueue is tried while the store does not answer; 0 means one try of at most a second.",
+            "duration", checks.wait, "10s"),
     Setting("keep", "Duration", _KEPT.keep, "How long succeeded and cancelled jobs are kept.",
             "duration", checks.span, "7d"),
     Setting("keep_count", "int", _KEPT.keep_count, "The maximum number of succeeded and cancelled jobs that are kept.",
@@ -224,8 +231,8 @@ _OWN: tuple[Setting, ...] = (
     Setting("result_limit", "Size", 1_000_000, "The maximum size of a result in bytes.", "size", _limit, "1MB"),
     Setting("log_level", "Literal['debug', 'info', 'warning', 'error', 'critical']", "info",
             "The lowest level that is logged.", "choice", _level, choices=LEVELS),
-    Setting("log_format", "Literal['auto', 'pretty', 'json']", "auto",
-            "The log format; auto is pretty on a terminal and JSON elsewhere.",
+    Setting("log_format", "Literal['auto', 'text', 'json']", "auto",
+            "The log format; auto is JSON in Kubernetes and text elsewhere.",
             "choice", _one_of(*FORMATS), choices=FORMATS),
     Setting("log_file", "str | None", None, "The destination of log lines: a file, stdout or stderr.",
             "path", _text, "stderr"),
@@ -237,7 +244,7 @@ _OWN: tuple[Setting, ...] = (
 _KINDS: Mapping[str, Kind] = {
     "int": "whole",
     "Duration": "duration",
-    "Mapping[str, int]": "numbers",
+    "int | Mapping[str, int]": "numbers",
     "Sequence[str] | str": "names",
     "Collection[str] | str": "names",
     "Sequence[str] | str | None": "names",
@@ -247,7 +254,7 @@ _KINDS: Mapping[str, Kind] = {
 def _of_worker(option: Option) -> Setting:
     return Setting(
         option.name, option.type, option.default, option.doc, _KINDS[option.type], option.convert, option.shown_default,
-        low=1 if option.type.startswith("Mapping") else 0,
+        low=1 if "Mapping" in option.type else 0,
     )  # fmt: skip
 
 

@@ -33,8 +33,10 @@ enqueued. So no capacity can leak and no dependent job can be forgotten.
 
 *Follow-up jobs* (``NewJob.follows``). ``finish`` inserts them, whatever the mode of their queue. The last two bytes of
 the id are the epoch of the ended job, so each epoch has its own follow-up jobs and a repeat makes no second one. A
-follow-up job has no unique key, no parents, no fair key, no limits except those of its queue, and is no run of a
-schedule. The enqueue of a job refuses (``StoreConflict``) a follow-up job that a store could not insert later, because
+follow-up job may have follow-up jobs (``MOST_FOLLOW_UPS`` of one job in all): they are stored beside it when it is
+inserted, name it in place of ``ENDED_JOB`` in their records and marks, and their ids are mixed with its id. A follow-up
+job has no unique key, no parents, no fair key, no limits except those of its queue, and is no run of a schedule. The
+enqueue of a job refuses (``StoreConflict``) a follow-up job that a store could not insert later, because
 that would keep the job from ending. The limits are the same in every engine: see ``stores/shared/follow_ups.py``.
 
 Limits
@@ -270,6 +272,10 @@ class Store(Protocol):
         """The durability class of ``enqueue`` and acks, for example ``sqlite:full``."""
         raise NotProvided
 
+    async def now(self) -> int:
+        """The time of the store, in microseconds since 1970. A read: it writes nothing and waits for no writer."""
+        raise NotProvided
+
     # ---- jobs ---------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Batch) -> list[Enqueued]:
@@ -349,8 +355,9 @@ class Store(Protocol):
            the number of this turn, attempt + 1.
         5. *Orders.* ``orders`` names the running jobs of this worker that must be cancelled.
 
-        *Numbers.* A turn with the number of the last applied turn is a repeat: its acks answer ``already``, and the
-        claims of that number that still run under this worker are returned again, and no new ones. Rows that were
+        *Numbers.* A turn with the number of the last applied turn is a repeat: the acks that were applied
+        answer ``already``, further acks are applied, and the claims of that number that still run under this worker are
+        returned again, and no new ones. Rows that were
         claimed by a number above ``seen``, whose reply the worker never got, are returned again as well, in addition to
         the wants; the store may leave out rows that ``holds`` names. A number lower than the last is a
         ``StoreConflict``.

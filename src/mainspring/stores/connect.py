@@ -94,14 +94,20 @@ def connect(
     return connect_to(address, clock=clock, deadline=deadline)
 
 
-def connect_to(address: StoreAddress, *, clock: Clock | None = None, deadline: float = 10.0) -> Door:
+def connect_to(
+    address: StoreAddress,
+    *,
+    clock: Clock | None = None,
+    deadline: float = 10.0,
+    enqueue_deadline: float | None = None,
+) -> Door:
     """The store at an address behind the door, not opened yet."""
     address.check()
     try:
         engine = _engine(address, clock)
     except ImportError as error:
         raise _missing_driver(address.url, error) from None
-    return Door(engine, deadline=deadline)
+    return Door(engine, deadline=deadline, enqueue_deadline=enqueue_deadline)
 
 
 def check_driver(url: str) -> None:

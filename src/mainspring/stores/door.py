@@ -2,11 +2,13 @@
 
 The door sets the total deadline of a call, translates the errors of the driver and has the failpoints. An engine behind
 the door has data access only. The door asks the engine to ``translate`` an error that the engine raised; an error that
-the engine does not know is a bug and is raised unchanged.
+the engine does not know is raised unchanged: it is a bug, or it came from outside and interrupted the call (a time
+limit of the job, a signal handler of the program). So engines translate errors of their own driver only.
 
 The methods of the door are made from the contract: each async method of :class:`~mainspring.stores.base.Store` becomes
 one method of ``Door`` with the same signature and docstring. A method that is new in the contract needs no change here.
-Two methods differ: ``enqueue_now`` blocks, so it has no deadline; ``migrate`` has a deadline of its own.
+Three methods differ: ``enqueue_now`` blocks, so its caller sets the deadline (``blocking_deadline``); ``enqueue`` and
+``migrate`` have deadlines of their own.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from mainspring.common import failpoints
 from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.jobs.records import Batch, Enqueued
 from mainspring.stores.base import Engine, Store
-from mainspring.stores.shared.deadlines import CallDeadlines
+from mainspring.stores.shared.deadlines import CallDeadlines, DeadlinePassed
 
 MIGRATION = 3600.0
 """Seconds that a migration may take: it may rewrite large tables, and wait for other processes."""
@@ -32,15 +34,17 @@ DEADLINES: Mapping[str, CallDeadlines] = {"migrate": CallDeadlines(MIGRATION)}
 class Door(Store):
     """A :class:`~mainspring.stores.base.Store` around an engine.
 
-    ``deadline`` is the time in seconds that a call may take in total. A call that takes longer raises
-    ``StoreUnavailable``.
+    ``deadline`` is the time in seconds that a call may take in total, ``enqueue_deadline`` that of an enqueue. A call
+    that takes longer raises ``StoreUnavailable``.
     """
 
-    def __init__(self, inner: Engine, *, deadline: float = 10.0) -> None:
+    def __init__(self, inner: Engine, *, deadline: float = 10.0, enqueue_deadline: float | None = None) -> None:
         self.inner = inner
         self.engine = inner.engine
         self.url = inner.url
         self.deadline = deadline
+        if enqueue_deadline is not None:
+            self._enqueue_deadlines = CallDeadlines(enqueue_deadline)
 
     @property
     def deadline(self) -> float:
@@ -49,7 +53,7 @@ class Door(Store):
 
     @deadline.setter
     def deadline(self, seconds: float) -> None:
-        self._deadlines = CallDeadlines(seconds)
+        self._deadlines = self._enqueue_deadlines = CallDeadlines(seconds)
 
     def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
         failpoints.hit("enqueue.before")
@@ -81,15 +85,16 @@ def _make_method(name: str, contract: Callable[..., Awaitable[Any]]) -> Callable
     """The method of the door for a method of the contract: the only implementation of a call."""
     before, after = f"{name}.before", f"{name}.after"
     own = DEADLINES.get(name)
+    enqueues = name == "enqueue"
 
     @wraps(contract)
     async def call(self: Door, *args: Any, **options: Any) -> Any:
         failpoints.hit(before)
-        deadlines = own or self._deadlines
+        deadlines = own or (self._enqueue_deadlines if enqueues else self._deadlines)
         try:
             with deadlines.begin():
                 reply = await getattr(self.inner, name)(*args, **options)
-        except TimeoutError as late:
+        except DeadlinePassed as late:
             raise self._late(name, deadlines.seconds) from late
         except Exception as error:
             raise self._translated(error) from error

@@ -29,16 +29,25 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     thread_slots: int = 8
     concurrency: dict[str, int] = {}
     """The largest number of jobs of a queue that this worker runs at the same time, by queue."""
+    max_jobs: int | None = None
+    """The largest number of jobs that this worker runs at the same time, in all its slots."""
     lease: int = 15_000_000
     sweep: int = 3_000_000
     poll: int = 1_000_000
     drain: int = 25_000_000
     grace: int = 5_000_000
     until_empty: bool = False
+    """End when no job is left, also none that is scheduled or retrying."""
+    burst: bool = False
+    """End when no job is ready or running."""
     roles: frozenset[str] = frozenset({"worker", "scheduler"})
     """``worker`` runs jobs; ``scheduler`` runs the services that serve the whole fleet."""
     labels: tuple[str, ...] = ()
     """Capabilities of this worker, such as ``gpu``, that tasks may need."""
+
+    @property
+    def ends_when_empty(self) -> bool:
+        return self.until_empty or self.burst
 
     @property
     def beat(self) -> int:
@@ -51,11 +60,13 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     level: str = "info"
     format: str = "auto"
-    """``pretty``, ``json``, or ``auto``: pretty on a terminal, else JSON."""
+    """``text``, ``json``, or ``auto``: JSON in Kubernetes, else text."""
     file: str | None = None
     """A path, ``stdout`` or ``stderr``. None means ``stderr``."""
     redact: tuple[str, ...] = ()
     """Names of further fields whose values are hidden."""
+    jobs: str = "debug"
+    """The level of the lines that name each job that ended; see ``job_lines``."""
 
 
 class WorkerConfig(NamedTuple):
@@ -82,5 +93,9 @@ class WorkerConfig(NamedTuple):
     """The settings of declared queues, which the worker stores when it starts."""
     limits: tuple[Limit, ...] = ()
     """The limits of these queues and of schedule groups."""
+    chosen_queues: bool = False
+    """The queues were given, instead of all queues that the program names."""
+    known_queues: tuple[str, ...] = ()
+    """The queues that the program names: those of its tasks, its routes and ``app.queue``."""
     schedules: CodeSchedules | None = None
     """The schedules that the code declares."""

@@ -1,8 +1,9 @@
 """Log lines for failed attempts, dead jobs, dropped results and breakers that change: one line each, with the fields of
 the job.
 
-Success is not logged, except a success whose result was dropped. The error is shown in its stored form, without
-secrets, whichever log handler shows it.
+Success is not logged here, except a success whose result was dropped: see ``job_lines``. Where a worker logs a line for
+each attempt, those lines replace the lines of failed attempts and dead jobs. The error is shown in its stored form,
+without secrets, whichever log handler shows it.
 """
 
 from __future__ import annotations
@@ -32,30 +33,43 @@ log = logging.getLogger("mainspring.worker")
 
 def log_failed_attempt(attempt: RunningAttempt, error: ErrorRecord, retries: int, delay: int) -> None:
     """The attempt failed. The next attempt starts in ``delay`` microseconds."""
-    if log.isEnabledFor(logging.WARNING):
-        number, pause = attempt.claim.attempt, format_duration(_rounded(delay))
-        text = f"attempt {number} of {retries + 1} failed: {_short(error)}; retry in {pause}"
-        _log_record(logging.WARNING, text, attempt.log_fields)
+    if attempt.environment.job_lines is None and log.isEnabledFor(logging.WARNING):
+        number, pause = attempt.claim.attempt, wait_text(delay)
+        text = f"attempt {number} of {retries + 1} failed: {shorten_error(error)}; retry in {pause}"
+        log_record(logging.WARNING, text, attempt.log_fields)
 
 
 def log_dead_job(attempt: RunningAttempt, error: ErrorRecord, reason: Reason | None) -> None:
     """The attempt failed, and there is no further attempt."""
-    if log.isEnabledFor(logging.ERROR):
-        _log_record(logging.ERROR, f"the job is dead ({reason}): {_short(error)}", attempt.log_fields, error)
+    if attempt.environment.job_lines is None and log.isEnabledFor(logging.ERROR):
+        log_record(logging.ERROR, f"the job is dead ({reason}): {shorten_error(error)}", attempt.log_fields, error)
 
 
 def log_dropped_result(attempt: RunningAttempt, note: ErrorRecord) -> None:
     """The job has succeeded, but its result is too large and is not stored."""
     if log.isEnabledFor(logging.WARNING):
         text = f"the job of task {attempt.claim.task!r} succeeded without a result: {note.message}"
-        _log_record(logging.WARNING, text, attempt.log_fields)
+        log_record(logging.WARNING, text, attempt.log_fields)
 
 
 def log_dead_with_worker(worker: str, why: str, jobs: Iterable[bytes], acks: Iterable[Ack] = ()) -> None:
     """These jobs are dead because their worker ended. ``acks`` are searched for further dead jobs."""
     for job in {*jobs, *(ack.id for ack in acks if ack.to is State.DEAD)}:
         id = str(UUID(bytes=job))
-        _log_record(logging.ERROR, f"job {id} is dead: its worker ended ({why})", {"job_id": id, "worker": worker})
+        log_record(logging.ERROR, f"job {id} is dead: its worker ended ({why})", {"job_id": id, "worker": worker})
+
+
+def log_blocked_loop(attempt: RunningAttempt | None, seconds: float, place: str) -> None:
+    """The event loop of this worker does not run: the body of ``attempt`` blocks it; None if another function does."""
+    if attempt is None:
+        what = "something outside of the bodies of jobs (a callback, a hook, or a task that a body has started)"
+    else:
+        what = f"task {attempt.claim.task!r} (job {UUID(bytes=attempt.claim.id)})"
+    text = (
+        f"{what} has blocked the event loop for {seconds:.1f} s; the other async jobs of this worker stand still\n"
+        f"{place}\n  Write the task as def, or call the blocking function with await asyncio.to_thread(...)."
+    )
+    log_record(logging.WARNING, text, {} if attempt is None else attempt.log_fields)
 
 
 def log_breaker_changes(breakers: Iterable[BreakerRow]) -> None:
@@ -68,8 +82,8 @@ def log_breaker_changes(breakers: Iterable[BreakerRow]) -> None:
             log.info("breaker %s is %s", name, "closed again" if each.state == "closed" else "half-open")
 
 
-def _log_record(level: int, text: str, fields: Mapping[str, Any], error: ErrorRecord | None = None) -> None:
-    """Not by ``extra=``: logging refuses fields there that a record factory of the program has set already."""
+def log_record(level: int, text: str, fields: Mapping[str, Any], error: ErrorRecord | None = None) -> None:
+    """Log a line with these fields. ``extra=`` would refuse fields that a record factory of the program has set."""
     record = log.makeRecord(log.name, level, __file__, 0, "%s", (text,), None)
     vars(record).update(fields)
     if error is not None:
@@ -78,10 +92,12 @@ def _log_record(level: int, text: str, fields: Mapping[str, Any], error: ErrorRe
     log.handle(record)
 
 
-def _short(error: ErrorRecord) -> str:
+def shorten_error(error: ErrorRecord) -> str:
+    """The type and the message of an error, at most 500 characters."""
     return f"{error.type}: {error.message}"[:_MESSAGE_LIMIT] if error.message else error.type
 
 
-def _rounded(delay: int) -> float:
+def wait_text(delay: int) -> str:
+    """``delay`` microseconds for people, rounded: ``5s``, ``1m40s``."""
     seconds = delay / 1e6
-    return round(seconds, 3 if seconds < 1 else 1 if seconds < 60 else 0)
+    return format_duration(round(seconds, 3 if seconds < 1 else 1 if seconds < 60 else 0))

@@ -69,7 +69,7 @@ class Workers(Reserved):
             for row in rows:
                 running[row.worker].append(UUID(bytes=row.id))
         workers = sorted(await store.workers(), key=lambda row: row.started)
-        now = await actions.store_now(store)
+        now = await store.now()
         infos = [_build_info(row, tuple(running[row.id]), now) for row in workers]
         return [info for info in infos if lost or not info.lost]
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import platform
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mainspring.codec import dumps
 from mainspring.common.clock import boottime
 from mainspring.common.ids import worker_id
 from mainspring.common.redact import redact
+from mainspring.errors import did_you_mean
 from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.query import Query
 from mainspring.queues.records import QueueSettings
 from mainspring.schedules.sync import sync
 from mainspring.worker.eligibility import all_lane_kinds, runnable_tasks
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from mainspring.queues.records import QueueRow
     from mainspring.stores.base import Store
     from mainspring.worker.config import WorkerConfig
+    from mainspring.worker.lease.heartbeat_thread import CheckLoop
     from mainspring.worker.lease.shared_state import SharedState
     from mainspring.worker.retry_log import Outage
     from mainspring.worker.run.attempt import RunEnvironment
@@ -55,6 +59,7 @@ class MakeHeartbeats(Protocol):
         on_lost: Callable[[], None],
         on_lease_low: Callable[[], None],
         outage: Outage,
+        check_loop: CheckLoop,
     ) -> Heartbeats: ...
 
 
@@ -76,6 +81,7 @@ def build_registration(config: WorkerConfig, more: Mapping[str, object]) -> Regi
         "labels": list(settings.labels),
         "kinds": all_lane_kinds(config),
         "concurrency": settings.concurrency,
+        "max_jobs": settings.max_jobs,
         **more,
     }
     return Registration(queues=settings.queues, tasks=runnable_tasks(config), lease=settings.lease, info=dumps(info))
@@ -91,7 +97,8 @@ def describe_worker(config: WorkerConfig) -> str:
     queues = ", ".join(settings.queues) or "none"
     labels = f", labels {', '.join(settings.labels)}" if settings.labels else ""
     slots = f"{settings.async_slots} async and {settings.thread_slots} thread slots"
-    return f"store {store}, queues {queues}, {slots}{labels}"
+    at_once = "" if settings.max_jobs is None else f", at most {settings.max_jobs} jobs at once"
+    return f"store {store}, queues {queues}, {slots}{at_once}{labels}"
 
 
 async def register(
@@ -134,6 +141,20 @@ async def declare_queues(store: Store, queues: Mapping[str, QueueSettings], outa
         return await store.queues()
 
     return await _retry(declare, RetryLog("declaring queues", log, outage))
+
+
+async def warn_of_unknown_queues(store: Store, config: WorkerConfig, stored: Collection[str], outage: Outage) -> None:
+    """Warn of a queue that was given to this worker, if no task, no ``app.queue`` and no stored job names it.
+
+    Such a name is most likely misspelt. The warning is not an error: another program may use the queue later.
+    """
+    unknown = sorted({*config.settings.queues}.difference(config.known_queues, stored)) if config.chosen_queues else []
+    for queue in unknown:
+        of_queue = Query.where(queues=[queue])
+        counts = await _retry(functools.partial(store.count, of_queue), RetryLog("looking at queues", log, outage))
+        if not any(counts.values()):
+            near = did_you_mean(queue, {*config.known_queues, *stored})
+            log.warning("no task, no app.queue(...) and no stored job uses the queue %r%s", queue, near)
 
 
 async def declare_schedules(store: Store, config: WorkerConfig, outage: Outage) -> None:

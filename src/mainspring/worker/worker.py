@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
+from uuid import UUID
 
 from mainspring.common.clock import boottime
 from mainspring.common.ids import id_text
@@ -18,9 +19,11 @@ from mainspring.worker.config import WorkerConfig
 from mainspring.worker.eligibility import lane_kinds
 from mainspring.worker.events.dispatcher import EventDispatcher
 from mainspring.worker.events.names import MovedJob
+from mainspring.worker.job_lines import job_lines_at
 from mainspring.worker.lease.shared_state import ORDERED, STUCK, Phase, SharedState
 from mainspring.worker.lifespan import Lifespans
 from mainspring.worker.loop.demand import Demand
+from mainspring.worker.loop.loop_watch import LoopWatch
 from mainspring.worker.loop.turn_loop import TurnLoop
 from mainspring.worker.loop.wakeups import wait_until_empty, wake_on_new_jobs
 from mainspring.worker.records import Registration, RescueResult
@@ -29,8 +32,10 @@ from mainspring.worker.retry_log import Outage
 from mainspring.worker.run.attempt import Ending, RunEnvironment, RunningAttempt
 from mainspring.worker.run.dispatch import Dispatcher
 from mainspring.worker.run.progress import ReportSender
+from mainspring.worker.run.slots.lending import SlotLender
 from mainspring.worker.supervise import kill_rules
 from mainspring.worker.supervise.drain import WorkerDrain
+from mainspring.worker.supervise.signals import Exit
 
 log = logging.getLogger("mainspring.worker")
 
@@ -83,7 +88,7 @@ MakeServices = Callable[[ServiceHost], WorkerServices]
 
 
 class Worker:
-    """Serves its queues until it is drained or stopped, or, with ``until_empty``, until no job is left.
+    """Serves its queues until it is drained or stopped, or, with ``until_empty`` or ``burst``, until no job is left.
 
     ``services`` builds its background services. ``heartbeats`` builds what keeps the lease while the event loop is
     busy. ``supervised``: a supervisor kills and replaces this process when a body does not end, and gives back the jobs
@@ -109,7 +114,7 @@ class Worker:
         if heartbeats is not None:
             self.heartbeats = heartbeats(
                 self.registration, lambda: self.id, on_lost=self.on_lost, on_lease_low=self.on_lease_low,
-                outage=self._outage,
+                outage=self._outage, check_loop=self.check_loop,
             )  # fmt: skip
         self.supervised = supervised
         self._log_level = logging.INFO if supervised else logging.DEBUG  # a program knows of its own embedded worker
@@ -119,12 +124,14 @@ class Worker:
         self._make_services = services
         self._lifespans = Lifespans(config.lifespans, config.settings.grace / 1e6)
         self._ended = False
+        self._left = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn_loop: TurnLoop | None = None
         self._serving_since = 0.0
         self._dispatcher: Dispatcher | None = None
         self._demand: Demand | None = None
         self._events: EventDispatcher | None = None
+        self._loop_watch: LoopWatch | None = None
         self._drain: WorkerDrain | None = None
         self._early_orders: list[str] = []  # drain or stop, called before the worker was built
         self._started = asyncio.Event()
@@ -140,7 +147,8 @@ class Worker:
     async def run(self) -> int:
         """Work until the worker must end. Returns the exit code.
 
-        0: all jobs finished; 3: jobs were handed back at the drain limit, or the worker is replaced; 4: stopped fast.
+        0: all jobs finished; 3: jobs were handed back at the drain limit, or the worker is replaced; 4: stopped fast;
+        6: with ``until_empty`` or ``burst``, jobs are left that no live worker can run.
         """
         self._loop = asyncio.get_running_loop()
         self._shared_state.phase = Phase.STARTING
@@ -152,6 +160,9 @@ class Worker:
         finally:
             tick.cancel()
             await self._shut_down()
+        if self._left and code == Exit.CLEAN:
+            log.warning("worker %s stopped: %s", self.id, self._left)
+            return Exit.LEFT
         log.log(self._log_level, "worker %s stopped: %s", self.id, _ENDS.get(code, code))
         return code
 
@@ -177,6 +188,11 @@ class Worker:
         if self._dispatcher is not None:
             self._call_in_loop(self._dispatcher.fence_guarded)
 
+    async def check_loop(self, connect: Callable[[], Awaitable[Store]]) -> None:
+        """Look whether the event loop runs. Not on the event loop itself."""
+        if self._loop_watch is not None and not self._ended:
+            await self._loop_watch.check(connect)
+
     def on_jobs_moved(self, jobs: Sequence[MovedJob]) -> None:
         """The supervisor gave back the jobs of a dead worker: this worker calls the hooks."""
         if self._events is not None:
@@ -199,6 +215,7 @@ class Worker:
     def _build(self) -> None:
         config, settings, environment = self._config, self._config.settings, self._environment
         self._shared_state.slots = max(1, settings.async_slots + settings.thread_slots)
+        environment.job_lines = job_lines_at(config.logs.jobs)
         events = self._events = EventDispatcher(config, self._store) if config.hooks else None
         dispatcher = self._dispatcher = Dispatcher(
             config, self._shared_state, environment,
@@ -206,7 +223,7 @@ class Worker:
             on_stuck=self._on_stuck, declare_limits=self._declare_limits,
         )  # fmt: skip
         self._demand = Demand(
-            settings.queues, settings.concurrency, dispatcher.pools,
+            settings.queues, settings.concurrency, dispatcher.pools, max_jobs=settings.max_jobs,
             lane_kinds=lane_kinds(config), weights=config.weights, separate=dispatcher.bulk_lanes,
         )  # fmt: skip
         turn_loop = self._turn_loop = TurnLoop(
@@ -214,6 +231,9 @@ class Worker:
             register=self._register, due_soon=self._on_due_soon, events=events,
         )  # fmt: skip
         dispatcher.add_ack = turn_loop.add_ack
+        environment.lender = SlotLender(
+            dispatcher.pools, config.limits, on_lent=turn_loop.on_slot_lent, on_returned=self._demand.count_claim
+        )
         environment.reports = ReportSender(self._store, environment, turn_loop.add_ack, self._outage)
         self._services = self._make_services(
             ServiceHost(
@@ -226,6 +246,9 @@ class Worker:
         )  # fmt: skip
         turn_loop.on_runs_ended = self._services.on_runs_ended
         self._drain = WorkerDrain(dispatcher, turn_loop, settings, supervised=self.supervised)
+        self._loop_watch = LoopWatch(
+            self._shared_state, turn_loop, dispatcher, supervised=self.supervised, on_overdue=self._on_blocked_overdue
+        )
         for order in self._early_orders:
             self._begin_end(order)
 
@@ -257,6 +280,7 @@ class Worker:
         await registration.declare_limits(store, tuple(limits.values()), outage)
         rows = await registration.declare_queues(store, config.queues, outage)
         await registration.declare_schedules(store, config, outage)
+        await registration.warn_of_unknown_queues(store, config, {row.name for row in rows}, outage)
         assert self._demand is not None
         if any(row.settings.order == "lifo" and row.name in config.settings.queues for row in rows):
             self._demand.share_by_weight()
@@ -283,7 +307,7 @@ class Worker:
             self._run_beside(wake_on_new_jobs(self._store, self._turn_loop, self._config, self._outage))
         for service in self._services.services:
             self._run_beside(service.run())
-        if self._config.settings.until_empty:
+        if self._config.settings.ends_when_empty:
             self._run_beside(self._drain_when_empty())
         if self._shared_state.phase == Phase.STARTING:
             self._shared_state.phase = Phase.RUNNING
@@ -303,7 +327,8 @@ class Worker:
         assert self._turn_loop is not None
         if self._services.wait_schedules_fired is not None:
             await self._services.wait_schedules_fired()
-        await wait_until_empty(self._store, self._turn_loop, self._config, self._outage, self.drain)
+        self._left = await wait_until_empty(self._store, self._turn_loop, self._config, self._outage)
+        self.drain()
 
     def _run_beside(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(work))
@@ -344,6 +369,13 @@ class Worker:
                 self._shared_state.mark(each.slot, STUCK | ORDERED if attempt.ending is Ending.CANCEL else STUCK)
         self._shared_state.phase = Phase.REPLACE
         self._drain.drain()
+
+    def _on_blocked_overdue(self, attempt: RunningAttempt) -> None:
+        """A body has blocked the event loop past its hard limit. Not on the event loop."""
+        job = f"job {UUID(bytes=attempt.claim.id)} ({attempt.claim.task})"
+        log.error("%s blocks the event loop past its time limit: the supervisor replaces this worker", job)
+        assert self._drain is not None
+        self._call_in_loop(self._drain.drain)
 
     # ---- end ---------------------------------------------------------------------------------
 

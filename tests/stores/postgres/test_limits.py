@@ -17,7 +17,9 @@ from mainspring.limits.records import Bucket, Limit
 from mainspring.queues.records import QueueSettings
 from mainspring.states import Action
 from mainspring.stores.postgres import PostgresStore
+from mainspring.stores.postgres.driver.constants import RECHECK_SLICE
 from mainspring.testing.contract.hands import HOUR, LANE, Hand, bucket, ids, job, lease, limits_of, one, put_in, running
+from mainspring.testing.contract.limits.resized import KEYS, taken, waiting
 from mainspring.worker.records import Turn, TurnResult, Want
 from tests.stores.postgres.sides import Sides
 
@@ -43,6 +45,13 @@ async def followed(hand: Hand) -> TurnResult:
     while said.more and not said.claims:
         said = await hand.turn(wants=[Want((LANE,), 9)])
     return said
+
+
+async def resize_in_one_statement(store: PostgresStore, sides: Sides) -> None:
+    """A client that is gone after the statement."""
+    side = await sides.open()
+    await side.run(f"select {store.schema}.set_limit_size_v1('tenant', 2)")
+    await side.commit()
 
 
 class TestParking:
@@ -435,20 +444,25 @@ async def test_an_open_transaction_that_is_first_to_name_a_limit_or_queue_blocks
 
 
 class TestRechecks:
-    async def test_promotions_finish_an_interrupted_recheck(self, store: PostgresStore, sides: Sides) -> None:
-        """The client that changed the limit is gone before the waiting lanes were rechecked."""
+    async def test_a_change_rechecks_a_slice_of_waiting_lanes_in_its_own_step(
+        self, store: PostgresStore, sides: Sides
+    ) -> None:
+        """The client that changed the limit may end after this one statement."""
         tenants = [bucket("tenant", 1, key=str(n)) for n in range(5)]
         await put_in(store, *(job(buckets=[each]) for each in tenants for _ in range(2)))
         hand = await Hand(store).join()
         assert len(await hand.take(9)) == 5
         assert (await followed(hand)).claims == ()
-        side = await sides.open()
-        await side.run(f"select {store.schema}.set_limit_size_v1('tenant', 2)")
-        await side.commit()
         assert {parked for _, parked in await rows(store, sides)} == {f"tenant={n}" for n in range(5)}
-        said = await store.promote(2)
-        assert said.next_due is not None
-        assert said.next_due <= said.now
-        while (said := await store.promote(2)).next_due is not None:
-            pass
+        await resize_in_one_statement(store, sides)
+        assert {parked for _, parked in await rows(store, sides)} == {None}
         assert len(await hand.take(9)) == 5
+
+    async def test_promotions_finish_an_interrupted_recheck(self, store: PostgresStore, sides: Sides) -> None:
+        """The client that changed the limit is gone after the first slice of the waiting lanes was rechecked."""
+        hand = await waiting(store)
+        await resize_in_one_statement(store, sides)
+        parked = [name for _, name in await rows(store, sides) if name is not None]
+        assert len(parked) == KEYS - RECHECK_SLICE
+        assert (await store.promote()).next_due is None
+        assert await taken(hand) == KEYS

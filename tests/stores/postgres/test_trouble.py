@@ -9,7 +9,6 @@ import psycopg
 import pytest
 
 from mainspring import Concurrency, Mainspring
-from mainspring.client import client
 from mainspring.common.ids import new_id
 from mainspring.errors import StoreConflict, StoreError, StoreUnavailable
 from mainspring.jobs.query import Query
@@ -26,6 +25,7 @@ from mainspring.worker.records import Beat, Registration
 from mainspring.worker.retry_log import Outage
 from mainspring.worker.services.rescuer import Rescuer
 from tests.stores.postgres.sides import Sides
+from tests.timing import patience
 
 KEY = UniqueKey(b"k" * 16)
 SWEEP = 3.0
@@ -36,21 +36,15 @@ def batch(*jobs: NewJob) -> Batch:
 
 
 class TestSilence:
-    async def test_an_enqueue_whose_reply_never_comes_is_repeated(
-        self, fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The first try can use all the time of a call: the time for repeats starts after it."""
-        monkeypatch.setattr(client, "ENQUEUE_PATIENCE", 2.0)
+    async def test_an_enqueue_whose_reply_never_comes_is_repeated(self, fresh_postgres_url: str) -> None:
+        """The first try cannot use all the time of the call."""
         with chaos.Proxy(fresh_postgres_url) as wire:
-            app = Mainspring(wire.url)
+            app = Mainspring(wire.url, enqueue_patience=patience(6))
 
             @app.task(name="silence.work")
             async def work() -> None: ...
 
             await work.aenqueue()
-            door = await app.client.store()
-            assert isinstance(door, Door)
-            door.deadline = 2.0
             wire.set(chaos.HalfOpen())
             wire.heal()  # helps new connections only
             again = await work.aenqueue()

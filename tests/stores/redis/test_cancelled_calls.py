@@ -14,14 +14,41 @@ from mainspring.stores.redis.driver.client import is_not_primary
 from mainspring.stores.redis.driver.resp import ServerError, pack
 from mainspring.testing import servers
 
+BLOCKED = pack(("BLPOP", "nothing", 30))
 
-async def test_a_second_cancelled_call_closes_the_connection(own_server: servers.Valkey) -> None:
-    """A repeated call would wait behind replies that are dropped."""
+
+async def test_cancelled_calls_close_a_connection_that_stays_silent(
+    own_server: servers.Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repeated call would wait behind replies that do not come. The callers may be short of patience, each alone."""
     link = await loop_connection.connect(address.parse(own_server.url))
-    for lost in (False, True):
+    for _ in range(3):
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(link.call(pack(("BLPOP", "nothing", 30))), 0.05)
-        assert link.lost is lost
+            await asyncio.wait_for(link.call(BLOCKED), 0.01)
+        assert not link.lost
+    monkeypatch.setattr(loop_connection, "SILENCE", 0.02)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(link.call(BLOCKED), 0.01)
+    assert link.lost
+
+
+async def test_a_retired_connection_serves_the_callers_that_wait(
+    own_server: servers.Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is closed when the last of them has its reply."""
+    monkeypatch.setattr(loop_connection, "SILENCE", 0.0)
+    place = address.parse(own_server.url)
+    link, other = await loop_connection.connect(place), await loop_connection.connect(place)
+    waiting = asyncio.ensure_future(link.call(BLOCKED))
+    behind = asyncio.ensure_future(link.call(pack(("PING",))))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(link.call(pack(("PING",))), 0.05)
+    assert (link.retired, link.lost) == (True, False)
+    await other.call(pack(("RPUSH", "nothing", "word")))
+    assert await waiting == [b"nothing", b"word"]
+    assert await behind == b"PONG"
+    assert link.lost
+    other.abort()
 
 
 @pytest.mark.parametrize(

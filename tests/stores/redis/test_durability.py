@@ -11,7 +11,6 @@ import pytest_asyncio
 import redis.asyncio
 
 from mainspring import Mainspring
-from mainspring.client import client
 from mainspring.common.ids import new_id
 from mainspring.errors import StoreError, StoreNotDurable, StoreUnavailable
 from mainspring.jobs.query import Query
@@ -21,6 +20,7 @@ from mainspring.stores.redis import RedisStore
 from mainspring.stores.redis.driver import confirm, schema, scripts
 from mainspring.testing import servers
 from mainspring.testing.contract.hands import Hand, ids, job, put_in
+from tests.timing import patience
 
 NONE: Mapping[str, str] = {}
 RDB = {"save": "3600 1"}
@@ -264,11 +264,10 @@ def test_writes_of_callers_are_confirmed() -> None:
 
 @pytest.mark.option("app.replicas")
 async def test_the_replicas_that_an_app_asks_for_must_have_its_jobs(
-    own_server: servers.Valkey, monkeypatch: pytest.MonkeyPatch
+    own_server: servers.Valkey,
 ) -> None:
     """The server has none: nothing is confirmed."""
-    monkeypatch.setattr(client, "ENQUEUE_PATIENCE", 0.0)
-    app = Mainspring(own_server.url, replicas=1)
+    app = Mainspring(own_server.url, replicas=1, enqueue_patience=patience(6))
     with pytest.raises(StoreUnavailable, match="0 of the 1 replicas"):
         await app.call("shop.mail").aenqueue()
     await app.aclose()

@@ -17,8 +17,8 @@ from mainspring.errors import (
     SchemaOutdated,
     StoreCorrupt,
     StoreError,
+    StoreMisconfigured,
     StoreReadOnly,
-    StoreUnavailable,
     UnsupportedFileSystem,
 )
 from mainspring.states import State
@@ -128,7 +128,7 @@ class TestDamagedFiles:
         opening(path, StoreCorrupt)
 
     def test_a_missing_directory_is_reported(self, path: Path) -> None:
-        assert "mkdir" in opening(path / "deeper" / "jobs.db", StoreUnavailable)
+        assert "mkdir" in opening(path / "deeper" / "jobs.db", StoreMisconfigured)
 
     def test_damage_is_found_by_the_call_that_reads_it(self, path: Path) -> None:
         """The check at open is limited to 0.1 s: a call that reads a damaged page later raises the same error."""

@@ -13,7 +13,7 @@ import click
 from mainspring.cli.common import named
 from mainspring.cli.find_app import URL, find_target
 from mainspring.cli.flags import flags, read_flags
-from mainspring.cli.launch.worker import app_argument
+from mainspring.cli.launch.worker import app_argument, log_flags
 from mainspring.cli.output import complain
 from mainspring.errors import ConfigError
 from mainspring.options.table import resolve_options
@@ -37,11 +37,15 @@ ENGINES: dict[Engine, str] = {"postgres": "psycopg", "redis": "redis"}
     help="Start a private postgres or redis server for this project; its data stay in .mainspring/.",
 )  # fmt: skip
 @flags("worker", drain=DRAIN)
-def dev(target: str | None, app: str | None, engine: Engine | None, log_level: str | None, **given_flags: Any) -> int:
+def dev(
+    target: str | None, app: str | None, engine: Engine | None, log_level: str | None, log_format: str | None,
+    **given_flags: Any,
+) -> int:  # fmt: skip
     """Run workers for APP and restart them when one of its files changes.
 
-    At a change, running jobs have 5 s to finish (--drain). If the new code cannot be imported, its traceback is shown
-    and the old workers continue. Press Ctrl-C to stop. The exit codes are those of ``mainspring worker``.
+    Prints one line for each job that ends. At a change, running jobs have 5 s to finish (--drain). If the new code
+    cannot be imported, its traceback is shown and the old workers continue. Press Ctrl-C to stop. The exit codes are
+    those of ``mainspring worker``.
     """
     from mainspring.launch.reload import Assignment, Reloader
 
@@ -49,7 +53,8 @@ def dev(target: str | None, app: str | None, engine: Engine | None, log_level: s
     given = {"drain": DRAIN, **read_flags("worker", given_flags)}
     resolve_options("worker", given, subject="mainspring dev")
     with _server(engine, Path(found.folder)) as url:
-        return Reloader(Assignment(found.target, found.folder, given, log_level, url), complain).run()
+        log = {**log_flags(log_level, log_format), "jobs": "info"}
+        return Reloader(Assignment(found.target, found.folder, given, log, url), complain).run()
 
 
 @contextmanager

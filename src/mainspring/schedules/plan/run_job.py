@@ -53,14 +53,16 @@ class RunBuilder(NamedTuple):
             keep=None if template.keep is None else max(template.keep, MIN_KEEP),
             marks=tuple(dict.fromkeys((*template.marks, part_mark(self.name)))),
             buckets=self._buckets(template.buckets),
-            follows=tuple(_build_follow_up(template.id, id, n, follow) for n, follow in enumerate(template.follows)),
+            follows=tuple(
+                _build_follow_up(template.id, id, id, n, follow) for n, follow in enumerate(template.follows)
+            ),
         )
 
     @property
     def max_jobs(self) -> int:
         """The number of jobs that one step makes at most."""
         template = self.definition.job
-        size = sum(len(each.record) + 1_000 for each in (template, *(follow.job for follow in template.follows)))
+        size = sum(len(each.record) + 1_000 for each in _jobs_in(template))
         return max(1, min(MAX_RUNS, MAX_STEP_BYTES // size))
 
     @property
@@ -119,10 +121,19 @@ def _add_occurrence(record: bytes, at: int) -> bytes:
     return b'%b,"occurrence":%d}' % (record[:-1], at)
 
 
-def _build_follow_up(old: bytes, new: bytes, n: int, follow: FollowUp) -> FollowUp:
-    """Build a follow-up job of a run: replace the id of the declared job by the id of the run."""
-    record, marks = follow.job.record, follow.job.marks
+def _build_follow_up(old: bytes, new: bytes, parent: bytes, n: int, follow: FollowUp) -> FollowUp:
+    """Build a follow-up job of a run, with its own: replace the id of the declared job by the id of the run.
+
+    ``parent`` is the job that it follows: the run, or a follow-up job of the run.
+    """
+    record, id = follow.job.record, derived_id(parent, bytes([n]))
     for text, other in ((str(UUID(bytes=old)), str(UUID(bytes=new))), (old.hex(), new.hex())):
         record = record.replace(text.encode(), other.encode())
-    marks = tuple(parent_mark(new) if mark == parent_mark(old) else mark for mark in marks)
-    return replace(follow, job=replace(follow.job, id=derived_id(new, bytes([n])), record=record, marks=marks))
+    marks = tuple(parent_mark(new) if mark == parent_mark(old) else mark for mark in follow.job.marks)
+    inner = tuple(_build_follow_up(old, new, id, m, each) for m, each in enumerate(follow.job.follows))
+    return replace(follow, job=replace(follow.job, id=id, record=record, marks=marks, follows=inner))
+
+
+def _jobs_in(template: NewJob) -> list[NewJob]:
+    """The job with its follow-up jobs, and with theirs."""
+    return [template, *(each for follow in template.follows for each in _jobs_in(follow.job))]

@@ -17,14 +17,12 @@ from mainspring.stores.postgres.rows import bucket_row, limit_row
 _DECLARE = "select {schema}.declare_limits_v1(%(limits)s::jsonb)"
 _SET_SIZE = "select {schema}.set_limit_size_v1(%(limit)s::text, %(size)s::bigint)"
 _FORGET = "select {schema}.forget_limit_v1(%(limit)s::text)"
-_RECHECK = "select woken, more from {schema}.recheck_changed_limits_v1(%(lanes)s::integer)"
+_RECHECK = "select woken, more from {schema}.recheck_changed_limits_v1()"
 _LIMITS = "select name, kind, size, per, burst, share, span, set_size from {schema}.limits order by name"
 _BUCKETS = """
 select at, kind, size, used, next_at, holders, breaker
 from {schema}.buckets_v1(%(names)b::text[], %(costs)s::bigint[], %(now)s::bigint)
 """
-_RECHECKED: Final = 1000
-"""Lanes that one step of a recheck looks at."""
 _LONGEST_NAME: Final = 1000
 """Bytes of a name that an index takes."""
 
@@ -53,14 +51,15 @@ async def buckets(db: Database, buckets: Sequence[Bucket]) -> list[BucketRow]:
 
 
 async def _change(db: Database, text: str, params: dict[str, object]) -> bool:
-    """Change a limit, then recheck the lanes that wait for it in slices; False if there is no such limit.
+    """Change a limit and recheck the lanes that wait for it; False if there is no such limit.
 
-    Promotions finish the recheck if this call is cut short.
+    The first statement makes the change and rechecks the first lanes. Promotions recheck the other lanes if this call
+    is cut short.
     """
     known = await write_and_wake(db, text, params)
     more = known
     while more:
-        ((woken, more),) = await db.rows(_RECHECK, {"lanes": _RECHECKED})
+        ((woken, more),) = await db.rows(_RECHECK)
         await db.wake(woken)
     return known
 

@@ -117,6 +117,9 @@ class PostgresStore:
     async def durability(self) -> str:
         return durability_class(self._db.sessions.server)
 
+    async def now(self) -> int:
+        return await self._db.read_time()
+
     def translate(self, error: Exception) -> Exception | None:
         return translate(error, self.url)
 

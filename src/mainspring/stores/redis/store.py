@@ -127,6 +127,9 @@ class RedisStore:
     async def durability(self) -> str:
         return await schema.durability(self._client, self._requested)
 
+    async def now(self) -> int:
+        return await self._client.now()
+
     # ---- jobs ---------------------------------------------------------------------------------
 
     async def enqueue(self, batch: Batch) -> list[Enqueued]:

@@ -26,7 +26,7 @@ from typing import get_args, get_type_hints
 
 from mainspring.breakers.records import BREAKER_SUFFIX, FOREVER, BreakerRow
 from mainspring.jobs.outcomes import Outcome
-from mainspring.jobs.records import UniqueKey
+from mainspring.jobs.records import ENDED_JOB, UniqueKey
 from mainspring.limits.records import HOLDER_REST, PLENTIFUL, Limit
 from mainspring.queues.records import DisabledMode, QueueMode
 from mainspring.schedules.records import PART
@@ -38,6 +38,16 @@ EDGE_FAIL, EDGE_IGNORE = "fail", "ignore"
 
 FOLLOWED_SUCCESS, FOLLOWED_OTHER = 1, 2
 """Bits that tell for which ends a job has follow-up jobs: for ``succeeded``, and for ``dead`` or ``cancelled``."""
+
+ENDED_JOB_TEXT, ENDED_JOB_HEX = str(ENDED_JOB), ENDED_JOB.hex
+"""In a follow-up job of a follow-up job, the id of the job that it follows, until that job is inserted."""
+
+KEPT_BYTES = 9
+"""The first bytes of the id of such a job that stay when its id is mixed with the id of the inserted job: the
+milliseconds, the version and the variant of the UUID."""
+
+MIXED_BYTES = 5
+"""The bytes behind them: the first bytes of a hash of both ids. PostgreSQL and SQLite use SHA-256, Redis SHA-1."""
 
 RATE_PIECES = 1000
 """A rate joins starts that are less than this part of its window apart: ``per / RATE_PIECES`` microseconds."""
@@ -114,6 +124,10 @@ CONSTANTS: Mapping[str, object] = {
     "EDGE_IGNORE": EDGE_IGNORE,
     "FOLLOWED_SUCCESS": FOLLOWED_SUCCESS,
     "FOLLOWED_OTHER": FOLLOWED_OTHER,
+    "ENDED_JOB_TEXT": ENDED_JOB_TEXT,
+    "ENDED_JOB_HEX": ENDED_JOB_HEX,
+    "KEPT_BYTES": KEPT_BYTES,
+    "MIXED_BYTES": MIXED_BYTES,
     "BREAKER_SUFFIX": BREAKER_SUFFIX,
     "PART": PART,
     "FOREVER": FOREVER,

@@ -1,17 +1,25 @@
-"""Deadlines of calls: one timer of an event loop serves all calls with the same deadline.
+"""Deadlines of calls: of awaited calls (:class:`CallDeadlines`), and of blocking calls (:class:`BlockingDeadline`).
 
-``asyncio.timeout`` makes and cancels a timer for each call, which costs more than everything else in the door.
+One timer of an event loop serves all calls with the same deadline: ``asyncio.timeout`` makes and cancels a timer for
+each call, which costs more than everything else in the door.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import threading
+import time
 from types import TracebackType
 from weakref import WeakKeyDictionary
 
 
+class DeadlinePassed(TimeoutError):
+    """The time of a call is over. No other code raises it: a time limit of a job is a ``TimeoutError`` as well."""
+
+
 class CallDeadlines:
-    """Deadlines of one length, on any event loop: ``with deadlines.begin(): await ...`` raises ``TimeoutError``."""
+    """Deadlines of one length, on any event loop: ``with deadlines.begin(): await ...`` raises ``DeadlinePassed``."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -76,4 +84,21 @@ class _Deadline:
         if not self._is_late:
             del self._watch.running[self]
         elif self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise TimeoutError from error
+            raise DeadlinePassed from error
+
+
+class BlockingDeadline(threading.local):
+    """The time at which the blocking call of this thread must end, whatever the engine is doing for it.
+
+    The client sets it around each try of an enqueue. An engine asks for it before it waits.
+    """
+
+    until: float = math.inf
+    """Seconds of the monotonic clock."""
+
+    def after(self, seconds: float) -> float:
+        """The end of a wait that may take ``seconds``, or the end of the whole call if that comes first."""
+        return min(time.monotonic() + seconds, self.until)
+
+
+blocking_deadline = BlockingDeadline()

@@ -1,4 +1,8 @@
-"""Which follow-up jobs an enqueue refuses. The rule is the same in every engine.
+"""Which follow-up jobs an enqueue refuses, and what a follow-up job gets when it is inserted: alike in every engine.
+
+A follow-up job can have follow-up jobs, to any depth. They travel inside of it: an engine stores the follow-up jobs of
+a job beside the job, and what these carry inside of them is opaque until one of them is inserted. Then its own
+follow-up jobs are stored beside it (:func:`follow_ups_of_inserted`), and so on.
 
 The store inserts a follow-up job in the step in which its job ends. A follow-up job that cannot be inserted would keep
 its job from ending, so the enqueue refuses it. The limits below are those that every engine can store and index: Redis
@@ -7,14 +11,24 @@ counts exactly to 2**53, and an index of PostgreSQL takes about 2,700 bytes.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from mainspring.common.text import storable
 from mainspring.errors import StoreConflict
-from mainspring.jobs.records import FollowUp, NewJob
+from mainspring.jobs.records import MOST_FOLLOW_UPS, FollowUp, NewJob
 from mainspring.schedules.records import part_of
 from mainspring.states import FINAL
-from mainspring.stores.shared.constants import HIGHEST_PRIORITY, LOWEST_PRIORITY
+from mainspring.stores.shared.constants import (
+    ENDED_JOB_HEX,
+    ENDED_JOB_TEXT,
+    HIGHEST_PRIORITY,
+    KEPT_BYTES,
+    LOWEST_PRIORITY,
+    MIXED_BYTES,
+)
 
 LONGEST_NAME = 1_000
 """Bytes (UTF-8) of a task, a queue, a kind or a mark."""
@@ -31,9 +45,34 @@ MOST_CRASHES = 2**31
 
 def check_follow_ups(job: NewJob) -> None:
     """Raise ``StoreConflict`` for the first follow-up job of ``job`` that a store could not insert later."""
-    for follow in job.follows:
-        if wrong := _wrong(follow):
+    waiting, count = list(job.follows), 0
+    while waiting:
+        follow = waiting.pop(0)
+        count += 1
+        wrong = _wrong(follow)
+        if count > MOST_FOLLOW_UPS:
+            wrong = f"is one too many: a job has at most {MOST_FOLLOW_UPS}, with the follow-up jobs of follow-up jobs"
+        if wrong:
             raise StoreConflict(f"job {UUID(bytes=job.id)}: its follow-up job of task {follow.job.task!r} {wrong}")
+        waiting += follow.job.follows
+
+
+def follow_ups_of_inserted(job: NewJob) -> tuple[FollowUp, ...]:
+    """The follow-up jobs of a follow-up job that gets its id now: they name it, and their ids depend on its id.
+
+    So each epoch of each job before them has its own follow-up jobs, and a repeated step makes no second one.
+    """
+    return tuple(replace(follow, job=_after(job.id, follow.job)) for follow in job.follows)
+
+
+def _after(parent: bytes, job: NewJob) -> NewJob:
+    mixed = sha256(parent + job.id).digest()[:MIXED_BYTES]
+    return replace(
+        job,
+        id=job.id[:KEPT_BYTES] + mixed + job.id[KEPT_BYTES + MIXED_BYTES :],
+        record=job.record.replace(ENDED_JOB_TEXT.encode(), str(UUID(bytes=parent)).encode()),
+        marks=tuple(mark.replace(ENDED_JOB_HEX, parent.hex()) for mark in job.marks),
+    )
 
 
 def _wrong(follow: FollowUp) -> str:
@@ -42,8 +81,8 @@ def _wrong(follow: FollowUp) -> str:
         return f"is for the state {str(follow.on)!r}, which is not final"
     if len(job.id) != 16 or job.id[14:] != b"\0\0":
         return "has an id that is not 16 bytes with two zero bytes at the end, where the store writes the epoch"
-    if job.unique or job.after or job.buckets or job.fair or job.follows:
-        return "has a unique key, parents, limits, a fair key or follow-up jobs of its own"
+    if job.unique or job.after or job.buckets or job.fair:
+        return "has a unique key, parents, limits or a fair key"
     if part_of(job.marks) is not None:
         return "is a run of a schedule"
     if not LOWEST_PRIORITY <= job.priority <= HIGHEST_PRIORITY:

@@ -113,6 +113,9 @@ class SqliteStore:
     async def durability(self) -> str:
         return await self.database.durability()
 
+    async def now(self) -> int:
+        return await self.database.read(lambda tx: tx.now)
+
     def translate(self, error: BaseException) -> StoreError | None:
         return self.database.translate(error)
 

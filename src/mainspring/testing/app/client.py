@@ -20,8 +20,8 @@ class PrivateClient(Client):
 
     glance = 0.02
 
-    def __init__(self, address: StoreAddress, full_wait: int, clock: MovableClock) -> None:
-        super().__init__(address, full_wait)
+    def __init__(self, address: StoreAddress, full_wait: int, enqueue_patience: int, clock: MovableClock) -> None:
+        super().__init__(address, full_wait, enqueue_patience)
         self.inline: Inline | None = None
         self._clock = clock
         self._over = False
@@ -44,6 +44,10 @@ class PrivateClient(Client):
         """Seconds of the test's clock: a lock is lost when the test moves the clock past its ttl."""
         return self._clock.now_us() / 1e6
 
+    def time_us(self) -> int:
+        """The time of the test's clock."""
+        return self._clock.now_us()
+
     def check_worker(self, verb: str) -> None:
         raise InsideTest(
             f"{verb}(): the app is in test mode and the test itself runs its jobs",
@@ -62,7 +66,7 @@ class PrivateClient(Client):
         from mainspring.stores.connect import connect_to
 
         self._check_over()
-        return connect_to(self.address, clock=self._clock)
+        return connect_to(self.address, clock=self._clock, enqueue_deadline=self._first_try)
 
     def _check_over(self) -> None:
         if self._over:

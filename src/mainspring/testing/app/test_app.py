@@ -72,6 +72,7 @@ class TestApp:
         self._client = PrivateClient(
             StoreAddress(url=url, namespace=app.settings.namespace, durability="normal"),
             app.settings.full_wait,
+            app.settings.enqueue_patience,
             self.clock,
         )
         self._stage = Stage(app)

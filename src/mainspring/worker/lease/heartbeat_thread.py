@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 
 from mainspring.common.clock import boottime
 from mainspring.errors import MainspringError, NotOpen
+from mainspring.stores.base import Store
 from mainspring.stores.connect import StoreAddress
 from mainspring.worker.config import WorkerSettings
 from mainspring.worker.lease import fencing
@@ -27,6 +28,10 @@ from mainspring.worker.retry_log import Outage
 log = logging.getLogger("mainspring.heartbeats")
 
 _CHECK = 1.0  # most seconds between two checks of the lease end: a sleep does not count time of a suspended machine
+_LOOP_CHECK = 0.5  # seconds between two looks at the worker's event loop
+
+CheckLoop = Callable[[Callable[[], Awaitable[Store]]], Awaitable[None]]
+"""Looks whether the worker's event loop runs. Its argument gives the store of the heartbeat thread."""
 
 
 class HeartbeatThread:
@@ -35,7 +40,7 @@ class HeartbeatThread:
     ``on_lost`` and ``on_lease_low`` are called in this thread and must not block; ``on_lost`` once per worker id,
     ``on_lease_low`` once per outage. After ``on_lost`` the worker takes a new id, which ``worker_id`` returns from then
     on, and calls :meth:`wake`. ``announce`` is called with each id before the id is registered, so that the supervisor
-    sends heartbeats for it from the start.
+    sends heartbeats for it from the start. ``check_loop`` is called twice a second.
     """
 
     def __init__(
@@ -50,6 +55,7 @@ class HeartbeatThread:
         on_lease_low: Callable[[], None],
         outage: Outage,
         announce: Callable[[str], None] | None = None,
+        check_loop: CheckLoop | None = None,
     ) -> None:
         self.registered = threading.Event()
         """Set while the current id has a live row in the store, as far as this thread knows."""
@@ -60,6 +66,7 @@ class HeartbeatThread:
         self._on_lease_low = on_lease_low
         self._announce = announce
         self._announced = ""
+        self._check_loop = check_loop
         self._sender = HeartbeatSender(address, settings.lease / 1e6, outage)
         self._lock = threading.Lock()
         self._first: Future[None] = Future()
@@ -115,13 +122,16 @@ class HeartbeatThread:
             self._settle(error)
 
     async def _run(self) -> None:
-        watch = asyncio.create_task(self._watch_lease())
+        watches = [asyncio.create_task(self._watch_lease())]
+        if self._check_loop is not None:
+            watches.append(asyncio.create_task(self._watch_loop(self._check_loop)))
         try:
             while not self._stopping:
                 wait = await self._beat()
                 await self._sleep(wait)
         finally:
-            watch.cancel()
+            for watch in watches:
+                watch.cancel()
             await self._sender.close()
 
     async def _sleep(self, seconds: float) -> None:
@@ -184,3 +194,12 @@ class HeartbeatThread:
                 self._on_lease_low()
             ahead = end - fencing.margin(self._sender.lease) - now
             await asyncio.sleep(min(_CHECK, ahead) if ahead > 0 else min(_CHECK, self._sender.period / 4))
+
+    async def _watch_loop(self, check_loop: CheckLoop) -> None:
+        while True:
+            await asyncio.sleep(_LOOP_CHECK)
+            if self.registered.is_set():  # so the store is open
+                try:
+                    await check_loop(self._sender.store)
+                except Exception:
+                    log.exception("the check of the event loop failed with an unexpected error")

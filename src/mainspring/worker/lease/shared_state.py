@@ -35,14 +35,23 @@ UNTOLD = 32
 TRIPS = 64
 """The breaker of the task counts it if the job times out."""
 
+ON_LOOP = 128
+"""The body runs on the event loop."""
+
+CALL_SHIFT = 32
+"""The bits of the flags from here on: 1 + the slot of the bulk call of which the job is a further item; else 0."""
+
+BLOCKED_AFTER = 1.0
+"""Seconds without a tick after which the event loop of a worker counts as blocked. A loop ticks twice a second."""
+
 CAPACITY = 16_384
 """Slots, when the settings of the worker are not known yet. Pages that are never written cost no memory."""
 
 _MAGIC = 0x6D61696E_73707231
-_HEADER = struct.Struct("=qqdddq")  # magic, slots in use, lease end, ticked, tried, phase
+_HEADER = struct.Struct("=qqdddqq")  # magic, slots in use, lease end, ticked, tried, phase, blocker
 _LINE = struct.Struct("=q16sdqqdq")  # token, job, deadline, retry_in, flags, started, token
 _BASE = 64
-_USED, _LEASE_END, _TICKED, _TRIED, _PHASE = 1, 2, 3, 4, 5
+_USED, _LEASE_END, _TICKED, _TRIED, _PHASE, _BLOCKER = 1, 2, 3, 4, 5, 6
 _FLAGS_AT = 5  # in words from the line's start
 
 
@@ -71,6 +80,11 @@ class RunningBody(NamedTuple):
     started: float
     """Boottime seconds; 0 if the worker did not write it."""
 
+    @property
+    def call_slot(self) -> int:
+        """The slot in which the body runs. Further items of a bulk call have lines of their own, and one slot."""
+        return (self.flags >> CALL_SHIFT) - 1 if self.flags >> CALL_SHIFT else self.slot
+
 
 class SharedState:
     """Shared words and slots. Both processes may read and write the words at any time."""
@@ -91,7 +105,7 @@ class SharedState:
         fd = _anonymous_file()
         os.ftruncate(fd, size)
         state = cls(fd, mmap.mmap(fd, size))
-        _HEADER.pack_into(state._memory, 0, _MAGIC, slots, 0.0, 0.0, 0.0, Phase.STARTING)
+        _HEADER.pack_into(state._memory, 0, _MAGIC, slots, 0.0, 0.0, 0.0, Phase.STARTING, 0)
         return state
 
     @classmethod
@@ -172,6 +186,16 @@ class SharedState:
     @phase.setter
     def phase(self, phase: int) -> None:
         self._words[_PHASE] = phase
+
+    @property
+    def blocker(self) -> int:
+        """The slot of the body that blocks the worker's event loop; -1 if no such body is known. The value is out of
+        date as soon as the loop ticks again."""
+        return self._words[_BLOCKER] - 1
+
+    @blocker.setter
+    def blocker(self, slot: int) -> None:
+        self._words[_BLOCKER] = slot + 1
 
     # ---- slots ------------------------------------------------------------------------------
 

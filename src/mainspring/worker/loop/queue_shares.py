@@ -5,12 +5,20 @@ it got above its share is subtracted. The deficits of the competing queues add u
 A queue that had fewer jobs than were asked for, or whose cap left no headroom for its share, does not compete: the
 other queues get its share, its deficit is zero, and it starts anew when it has jobs again. A queue that had more jobs
 but found a limit used up does compete; its deficit is at most the number of jobs that were split in one turn.
+
+A store answers with the jobs of one queue after the jobs of another. A turn may claim hundreds of short jobs, so
+:func:`interleave` mixes them before they start: otherwise each queue would run as a block.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainspring.worker.records import Claim
 
 
 class QueueShares:
@@ -66,3 +74,19 @@ def _round_shares(n: int, shares: Mapping[str, float]) -> dict[str, int]:
         most = max((queue for queue in given if given[queue]), key=lambda queue: given[queue] - shares[queue])
         given[most] -= 1
     return given
+
+
+def interleave(claims: Sequence[Claim]) -> Sequence[Claim]:
+    """The claims of a turn in the order in which they start: each queue evenly among the others, its order unchanged.
+
+    The numbers follow the weights already, so the k-th of the n jobs of a queue belongs at the part (k - 1/2) / n.
+    """
+    numbers = Counter(claim.queue for claim in claims)
+    if len(numbers) < 2:
+        return claims
+    seen = dict.fromkeys(numbers, -0.5)
+    places = []
+    for n, claim in enumerate(claims):
+        seen[claim.queue] += 1
+        places.append((seen[claim.queue] / numbers[claim.queue], n))
+    return [claims[n] for _, n in sorted(places)]

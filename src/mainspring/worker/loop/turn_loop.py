@@ -5,6 +5,9 @@ When is a turn made? (``TurnLoop``)
 - otherwise when 256 acks wait, half of the claims ahead are used up, or the oldest ack is 5 ms old;
 - at least once a second while the worker holds jobs, so that cancel orders arrive; otherwise every 5 s.
 
+A turn with the ack of a limited job asks for jobs of every lane: the store takes the ack first, so the same turn can
+hand out the job that waited for this place. No wake-up is needed for that.
+
 How is a turn sent? (``TurnSender``)
 One turn is in flight at a time, and it is sent until the store answers it. Meanwhile bodies keep running and their acks
 wait. When the outcome is unknown (the store could not be reached, gave no answer in time, or raised an unknown error),
@@ -21,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -107,6 +110,8 @@ class TurnLoop:
         self._first_ack = NEVER
         self._flush_at = 1
         self._suspects = 0
+        self._limited = 0
+        """How many of the held jobs come from a lane with limits or a breaker."""
         self._leases_sent_at = LONG_AGO
         self._resynced_at = boottime()
         self._force = False
@@ -134,6 +139,11 @@ class TurnLoop:
         """The store may have work."""
         self._demand.wake()
         self.reschedule()
+
+    def on_slot_lent(self, queue: str) -> None:
+        """A job of this queue waits for another job, which may run in its place."""
+        self._demand.count_release(queue)
+        self.wake()
 
     def turn_now(self) -> None:
         """Make a turn now, even an empty one: the store may have declared this worker lost."""
@@ -164,6 +174,37 @@ class TurnLoop:
     def has_unreported(self, ignore: Collection[bytes]) -> bool:
         """Whether an ack waits, or a job is held that is not in ``ignore``."""
         return bool(self._acks) or any(job not in ignore for job in self.held)
+
+    def repeat_with_acks(self, more: Iterable[Ack]) -> Turn | None:
+        """The last turn again, with all acks that wait and with ``more``, and without wants; None if the store has all
+        of these acks. Any thread, while the event loop is blocked.
+
+        The store applies the acks of a repeated turn that it has not applied before. So neither the numbers of turns
+        nor the acks of the loop change: when the loop runs again, it sends its acks once more, and the store knows
+        them. If the loop has sent a newer turn meanwhile, the store refuses this one.
+        """
+        sent = self._sender.in_flight
+        acks = {ack.lease: ack for ack in (*(sent.acks if sent else ()), *tuple(self._acks), *more)}
+        left = [ack for lease, ack in acks.items() if lease not in self._sender.saved][:_MAX_ACKS]
+        number = self._number if sent is None else sent.number
+        if not left or not number:
+            return None
+        good = () if sent is None else sent.good
+        return Turn(
+            worker=self.environment.worker,
+            number=number,
+            seen=number,
+            acks=tuple(left),
+            wants=(),
+            suspects=0,
+            good=good,
+        )
+
+    def record_saved(self, turn: Turn, reply: TurnResult) -> None:
+        """The store has answered a turn of :meth:`repeat_with_acks`. Any thread."""
+        if not reply.lost:
+            refused = {*reply.stale, *reply.unstorable}
+            self._sender.saved.update(ack.lease for ack in turn.acks if ack.lease not in refused)
 
     async def run(self) -> None:
         """Make turns until closing and empty. Errors of the store do not end it."""
@@ -231,13 +272,13 @@ class TurnLoop:
         if reply.unstorable or reply.stale:
             self._handle_refused(turn, reply)
         claims = reply.claims if turn.seen == turn.number - 1 else self._new_claims(reply.claims)
-        if reply.more:
+        if reply.more or reply.breakers:  # a breaker that closed lets waiting jobs through
             self._demand.wake()
         if reply.next_at is not None:  # relative to now: the turn may have taken longer than one step of the rate
             self._wake_in((reply.next_at - self.environment.store_ahead) / 1e6 - now)
         self._demand.record_reply(claims, partial=reply.more, blocked=reply.held)
         if claims:
-            self._start_claims(claims, now, reply.short, turn)
+            self._start_claims(self._demand.in_start_order(claims), now, reply.short, turn)
         for order in reply.orders:
             if (attempt := self._find_held(order.id, order.token)) is not None:
                 self._dispatcher.cancel(attempt, order.reason)
@@ -254,6 +295,8 @@ class TurnLoop:
             acks = breaker_counts.drop_outdated_faults(acks, self.held)
         self._first_ack = boottime() if self._acks else NEVER
         self._force = False
+        if self._limited and self._free_capacity(acks):
+            self._demand.wake()
         now = boottime()
         seen, holds = self._number, None
         if now - self._resynced_at >= RESYNC_EVERY:
@@ -271,6 +314,11 @@ class TurnLoop:
             holds=holds,
             good=() if breaker_counts is None else breaker_counts.take_successes(acks, self.held, now),
         )
+
+    def _free_capacity(self, acks: Sequence[Ack]) -> bool:
+        """Whether one of these acks ends the use of a limit, or the probe of a breaker, for which jobs may wait."""
+        found = [self.held.get(ack.id) for ack in acks]
+        return any(attempt is not None and (attempt.limited or attempt.scarce) for attempt in found)
 
     def _compare_clocks(self, ahead: int) -> None:
         """Update the difference of the clocks. The reply needed time to arrive, so each sample is too low: the highest
@@ -312,6 +360,8 @@ class TurnLoop:
         if self.environment.schedule_runs:
             self.environment.schedule_runs.pop(claim.id, None)
         self._demand.count_release(claim.queue)
+        if "#" in claim.lane:
+            self._limited -= 1
         if claim.crashes:
             self._suspects -= 1
             self._demand.wake()  # the next suspect may be claimed, if there is one
@@ -351,6 +401,8 @@ class TurnLoop:
                 continue
             self.held[claim.id] = accepted
             self._demand.count_claim(claim.queue)
+            if "#" in claim.lane:
+                self._limited += 1
             if claim.crashes:
                 self._suspects += 1
             started.append(accepted)
@@ -384,6 +436,7 @@ class TurnLoop:
             self._release(attempt)
             self._dispatcher.abandon(attempt)
         self._acks.clear()
+        self._sender.saved.clear()
         self._number = 0
         self._demand.wake()
         if not self.closing:
@@ -408,6 +461,10 @@ class TurnSender:
         """Whether the last answer came after failures."""
         self.tried_at = 0.0
         """When the last try ended, with or without success."""
+        self.saved: set[tuple[bytes, int]] = set()
+        """Acks that another thread has stored while the event loop was blocked. The loop sends them once more."""
+        self.in_flight: Turn | None = None
+        """The turn that was sent and not answered yet."""
         self._store = store
         self._outage = outage
         self._retry_log = RetryLog("sending a turn", log, outage)
@@ -418,6 +475,7 @@ class TurnSender:
         conflicts = 0
         deferred: list[Ack] = []
         while True:
+            self.in_flight = turn
             try:
                 reply = await self._try_once(turn)
             except StoreConflict as error:
@@ -429,15 +487,30 @@ class TurnSender:
                         log.error(
                             "the store refuses every turn of worker %s, which takes a new id: %s", turn.worker, error
                         )
+                        self.in_flight = None
                         return TurnAnswer(TurnResult(0, lost=True), turn, [])
                     turn = smaller
             except Exception as error:  # noqa: BLE001 - whatever the error is, only a repeat is safe
                 pause = self._retry_log.record_failure(error)
             else:
+                self.in_flight = None
                 self.recovered = self._retry_log.record_success()
                 self._log_full_store(turn, reply)
+                if self.saved:
+                    reply = self._without_saved(turn, reply)
                 return TurnAnswer(reply, turn, deferred)
             await asyncio.sleep(pause)
+
+    def _without_saved(self, turn: Turn, reply: TurnResult) -> TurnResult:
+        """The reply without refused acks and leases of jobs that another thread has acked: these acks are stored, and
+        another worker may have the job by now."""
+        saved = set(self.saved)
+        self.saved -= {ack.lease for ack in turn.acks}
+        return replace(
+            reply,
+            stale=tuple(lease for lease in reply.stale if lease not in saved),
+            gone=tuple(lease for lease in reply.gone if lease not in saved),
+        )
 
     def _log_full_store(self, turn: Turn, reply: TurnResult) -> None:
         """Log once that the store hands out no jobs because it is full, and once that it hands out jobs again."""

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from mainspring.jobs.outcomes import Lease
     from mainspring.jobs.records import JobBody, LogLine
     from mainspring.tasks.spec import TaskSpec
+    from mainspring.worker.job_lines import JobLines
     from mainspring.worker.records import Claim
     from mainspring.worker.run.context_reports import Stream
     from mainspring.worker.run.progress import ReportSender
+    from mainspring.worker.run.slots.lending import SlotLender
     from mainspring.worker.run.slots.thread_slots import SlotThread
 
 NEVER = float("inf")
@@ -46,8 +48,12 @@ class RunEnvironment:
 
     reports: ReportSender
     """Sends the progress, the log lines and the stream items of attempts."""
+    lender: SlotLender
+    """Lends the slots of bodies that wait for other jobs."""
 
     def __init__(self, code: str) -> None:
+        self.job_lines: JobLines | None = None
+        """Logs one line for each attempt; None if the worker logs only failures."""
         self.worker = worker_id()
         """The worker's id in the store. The worker takes a new id after the store declared it lost."""
         self.code = code

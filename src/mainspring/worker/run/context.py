@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from uuid import UUID
 
 from mainspring.codec import loads
+from mainspring.common import current as current_attempt
 from mainspring.common.clock import boottime, to_datetime
 from mainspring.common.handles import Reserved
 from mainspring.common.ids import derived_id, new_id
@@ -35,7 +36,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
-current: ContextVar[RunningAttempt] = ContextVar("mainspring_attempt")
+current: ContextVar[RunningAttempt] = current_attempt.current
 """The attempt whose body runs here."""
 
 

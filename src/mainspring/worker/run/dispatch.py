@@ -20,6 +20,7 @@ from mainspring.worker.run.attempt import Ending, RunEnvironment, RunningAttempt
 from mainspring.worker.run.bulk.gather import BulkGatherer
 from mainspring.worker.run.executor import Executor
 from mainspring.worker.run.missing_limits import DeclareLimits, MissingLimits
+from mainspring.worker.run.rate_slots import RateSlots, windows_of
 from mainspring.worker.run.slots.async_slots import AsyncSlots
 from mainspring.worker.run.slots.base import SlotPool
 from mainspring.worker.run.slots.thread_slots import ThreadSlots
@@ -65,6 +66,7 @@ class Dispatcher:
         self.breaker_counts: BreakerCounts | None = None
         """Counts the successes of tasks with a breaker, once a job of such a task was claimed."""
         self._environment = environment
+        self._job_lines = environment.job_lines
         self._tasks = config.tasks
         self._learn = config.learn
         self._late_tasks: dict[str, TaskSpec] = {}
@@ -72,10 +74,14 @@ class Dispatcher:
         self._accepted: dict[str, TaskSpec] = {}
         """Tasks of which a claim was accepted before."""
         settings = self._settings = config.settings
-        executor = Executor(shared_state, config.middleware, on_started)
+        bounds = [bound for spec in config.tasks.values() for bound in spec.bounds]
+        self._rate_slots = RateSlots(windows_of(bounds, config.limits))
+        executor = Executor(shared_state, config.middleware, on_started, self._rate_slots)
         self.timeouts = AttemptTimeouts(self.running, settings.grace / 1e6, on_stuck)
         aio = AsyncSlots(settings.async_slots, 0, executor, self.timeouts, self.finish)
-        thread = ThreadSlots(settings.thread_slots, settings.async_slots, executor, self.timeouts, self.finish)
+        thread = self._threads = ThreadSlots(
+            settings.thread_slots, settings.async_slots, executor, self.timeouts, self.finish
+        )
         self.pools: dict[str, SlotPool] = {"async": aio, "thread": thread}
         self._refuse = executor.refuse
         self._missing_limits = MissingLimits(config.tasks.values(), self.finish, executor.ack_failure, declare_limits)
@@ -140,12 +146,40 @@ class Dispatcher:
             return
         if attempt.ending is Ending.GONE:
             return
+        if self._job_lines is not None:
+            self._job_lines.log_end(attempt, ack)
         if attempt.actual_cost is not None:
-            ack = msgspec.structs.replace(ack, spent=tuple(attempt.actual_cost.items()))
+            ack = _with_cost(attempt, ack)
         if attempt.has_reports:
             self._environment.reports.send_then_ack(attempt, ack)
         else:
             self.add_ack(ack)
+
+    # ---- while the event loop is blocked: any thread -----------------------------------------
+
+    def uncollected_ends(self) -> list[tuple[RunningAttempt, Ack]]:
+        """The ends of thread bodies that the blocked loop has not collected, each with its ack."""
+        found: list[tuple[RunningAttempt, Ack]] = []
+        for attempt, ack in self._threads.uncollected():
+            found += cast("BulkAttempt", attempt).settled if attempt.is_bulk else [(attempt, ack)]
+        return [(attempt, _with_cost(attempt, ack)) for attempt, ack in found if attempt.ending is not Ending.GONE]
+
+    def find_running_task(self, task: object) -> RunningAttempt | None:
+        """The attempt whose body is this asyncio task."""
+        return next((attempt for attempt in self.pools["async"].running() if attempt.task is task), None)
+
+    def enforce_thread_limits(self, now: float) -> None:
+        """Raise the time-outs that are due in thread bodies."""
+        for attempt in self._threads.running():
+            if attempt.check_at <= now and not attempt.ending:
+                self.timeouts.check(attempt, now)
+
+    def stop_threads(self) -> bool:
+        """Start no further thread body. True once every thread body has ended. The loop hands back the claims that have
+        not started, if it runs again."""
+        for attempt in self._threads.take_waiting(float("inf")):
+            self.timeouts.loop.call_soon_threadsafe(self._hand_back, attempt)
+        return self._threads.unfinished <= 0
 
     # ---- for the worker ----------------------------------------------------------------------
 
@@ -219,6 +253,7 @@ class Dispatcher:
         if found is None and self._learn is not None and (found := self._learn(task)) is not None:
             self._late_tasks[task] = found
             self._missing_limits.add_late_task(found)
+            self._rate_slots.add(windows_of(found.bounds))
         return found
 
     def _log_cannot_run(self, claim: Claim, spec: TaskSpec | None) -> None:
@@ -247,3 +282,10 @@ class Dispatcher:
                 "  Set %s_slots to 1 or more, or let another worker serve the queue.",
                 claim.task, id_text(claim.id), claim.queue, spec.kind, spec.kind,
             )  # fmt: skip
+
+
+def _with_cost(attempt: RunningAttempt, ack: Ack) -> Ack:
+    """The ack with the real cost of the attempt, if the handler has given it."""
+    if attempt.actual_cost is None:
+        return ack
+    return msgspec.structs.replace(ack, spent=tuple(attempt.actual_cost.items()))

@@ -2,6 +2,7 @@
 
     refuse(attempt)             the ack for a claim that must not start any more
     prepare_call(attempt)       the function and its arguments, from the stored record; raises Undecodable
+    seconds_until_start(...)    how long a body with rate limits waits: see rate_slots.py
     begin(attempt, slot)        the body starts
     ack_success(attempt, value) the ack for a body that returned
     ack_failure(attempt, error) the ack for a body that raised, or that could not start
@@ -17,6 +18,7 @@ this file, decodes the stored record of a job into the arguments of its call.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +32,7 @@ from mainspring.common.redact import remember, remember_here
 from mainspring.errors import HardTimeout, Undecodable
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.records import RECORD_VERSION, JobBody
-from mainspring.worker.lease.shared_state import EARLY, STRICT, SUSPECT, TRIPS, UNTOLD, SharedState
+from mainspring.worker.lease.shared_state import EARLY, ON_LOOP, STRICT, SUSPECT, TRIPS, UNTOLD, SharedState
 from mainspring.worker.run import classify, wrappers
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
 from mainspring.worker.run.bulk.executor import BulkExecutor
@@ -40,6 +42,7 @@ from mainspring.worker.run.timeouts import AttemptTimeouts, WithSoftTimeout
 if TYPE_CHECKING:
     from mainspring.tasks.middleware import Middleware
     from mainspring.tasks.spec import TaskSpec
+    from mainspring.worker.run.rate_slots import RateSlots
 
 _decode_body = msgspec.json.Decoder(JobBody).decode
 
@@ -55,10 +58,12 @@ class Executor:
         shared_state: SharedState,
         middleware: Sequence[Middleware] = (),
         on_started: Callable[[RunningAttempt], None] | None = None,
+        rate_slots: RateSlots | None = None,
     ) -> None:
         self._shared_state = shared_state
         self._layers = wrappers.middleware_layers(middleware)
         self._on_started = on_started
+        self._rate_slots = rate_slots
         self._retry_delays: dict[tuple[str, int], int] = {}
         self.bulk = BulkExecutor(self, shared_state)
         """The executor for the calls of bulk tasks."""
@@ -108,6 +113,12 @@ class Executor:
             return wrappers.wrap_function(spec, context_of(attempt), self._layers), first
         return spec.fn, first
 
+    def seconds_until_start(self, attempt: RunningAttempt) -> float:
+        """How long the body must wait because of its rate limits. 0.0 means that it starts now, and is recorded."""
+        if not attempt.limited or self._rate_slots is None or attempt.ending:
+            return 0.0
+        return self._rate_slots.seconds_until_start(attempt.jobs)
+
     def begin(self, attempt: RunningAttempt, slot: int) -> None:
         """The body starts now, in ``slot``."""
         spec, claim = attempt.spec, attempt.claim
@@ -126,6 +137,8 @@ class Executor:
             flags |= EARLY if claim.early else EARLY | UNTOLD
         if spec.breaker is not None and issubclass(HardTimeout, spec.breaker.trip_on or HardTimeout):
             flags |= TRIPS
+        if spec.kind == "async":
+            flags |= ON_LOOP
         if slot >= 0:  # -1: the shared state has no line left for this item of a bulk call
             self._shared_state.start(slot, claim.id, claim.token, deadline, retry_in, flags, now)
         current.set(attempt)
@@ -189,6 +202,9 @@ async def run_async(
         ack = executor.refuse(attempt)
         if ack is None:
             fn, args, kwargs = executor.prepare_call(attempt)
+            if attempt.limited:
+                while (pause := executor.seconds_until_start(attempt)) > 0:  # noqa: ASYNC110 - it waits for a time
+                    await asyncio.sleep(pause)
             executor.begin(attempt, slot)
             if attempt.check_at < timeouts.check_at:
                 timeouts.arm(attempt.check_at)

@@ -49,6 +49,7 @@ class ReportSender:
         self._loop = asyncio.get_running_loop()
         self._queued: dict[bytes, RunningAttempt] = {}
         self._ended: list[EndedAttempt] = []
+        self._sending: list[EndedAttempt] = []
         self._has_reports = asyncio.Event()
         self._has_items = asyncio.Event()
         self._has_ended = asyncio.Event()
@@ -69,6 +70,14 @@ class ReportSender:
         self._ended.append((attempt, ack, boottime() + PATIENCE))
         self._has_reports.set()
         self._has_ended.set()
+
+    def unsent_ends(self) -> list[tuple[RunningAttempt, Ack]]:
+        """The ended attempts whose reports were not sent yet. Any thread."""
+        return [(attempt, ack) for attempt, ack, _ in tuple(self._ended)]
+
+    def half_sent_ends(self) -> list[tuple[RunningAttempt, Ack]]:
+        """The ended attempts whose reports are on their way, without those with stream items. Any thread."""
+        return [(attempt, ack) for attempt, ack, _ in tuple(self._sending) if attempt.stream is None]
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -101,6 +110,7 @@ class ReportSender:
         for event in (self._has_reports, self._has_items, self._has_ended):
             event.clear()
         ended, self._ended = self._ended, []
+        self._sending = ended
         queued = {attempt.claim.id: attempt for attempt, _, _ in ended} | self._queued
         self._queued = {}
         attempts = [attempt for attempt in queued.values() if attempt.ending is not Ending.GONE]
@@ -109,6 +119,7 @@ class ReportSender:
             if pause:
                 ended = self._queue_again(attempts, ended)
         finally:
+            self._sending = []
             for _, ack, _ in ended:
                 self._add_ack(ack)
         return pause if self._has_reports.is_set() else 0.0
@@ -143,6 +154,18 @@ class ReportSender:
         if self._queued or self._ended:
             self._has_reports.set()
         return [each for each in ended if each not in again]
+
+
+async def send_reports(store: Store, worker: str, attempts: Sequence[RunningAttempt]) -> None:
+    """Send the reports of ended attempts, over a connection of another thread. Items that were not sent are kept."""
+    for batch in _batches(attempts):
+        try:
+            await store.report(worker, [report for _, report in batch])
+        except BaseException:
+            for attempt, report in batch:
+                if report.items and attempt.stream is not None:
+                    attempt.stream.put_back(report.items)
+            raise
 
 
 def _has_items(attempt: RunningAttempt) -> bool:

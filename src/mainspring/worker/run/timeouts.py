@@ -70,12 +70,13 @@ class AttemptTimeouts:
         try:
             for attempt in self._running():
                 if attempt.check_at <= now:
-                    self._check(attempt, now)
+                    self.check(attempt, now)
                 soonest = min(soonest, attempt.check_at)
         finally:
             self.arm(soonest)
 
-    def _check(self, attempt: RunningAttempt, now: float) -> None:
+    def check(self, attempt: RunningAttempt, now: float) -> None:
+        """Do what is due for the attempt now."""
         if attempt.ending:
             if cancel.repeat_request(attempt, now, self._grace):
                 attempt.stuck = True

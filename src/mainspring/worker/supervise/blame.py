@@ -33,8 +33,10 @@ def decide_blame(
     if decision is None and not guilty and not orderly:
         return Outcome.CRASHED, ack_early_jobs_of_crash(jobs, worker, code)
     acks = [_ack_guilty(job, now, code) for job in guilty]
-    charged = {job.token for job in guilty}
-    acks += [_ack_early(job, decision, code) for job in jobs if job.flags & EARLY and job.token not in charged]
+    charged = {(job.job, job.token) for job in guilty}
+    acks += [
+        _ack_early(job, decision, code) for job in jobs if job.flags & EARLY and (job.job, job.token) not in charged
+    ]
     return Outcome.INTERRUPTED, acks
 
 
@@ -50,8 +52,8 @@ def ack_early_jobs_of_crash(jobs: Sequence[RunningBody], worker: str, code: str)
 
 def _find_guilty(decision: KillDecision | None, jobs: Sequence[RunningBody]) -> list[RunningBody]:
     """The jobs of the kill decision that still ran at the end, and the stuck jobs of a worker that left by itself."""
-    named = {job.token for job in decision.guilty} if decision else set()
-    return [job for job in jobs if job.token in named or job.flags & STUCK]
+    named = {(job.job, job.token) for job in decision.guilty} if decision else set()  # jobs of one turn share a token
+    return [job for job in jobs if (job.job, job.token) in named or job.flags & STUCK]
 
 
 def _ack_guilty(job: RunningBody, now: float, code: str) -> Ack:

@@ -30,7 +30,7 @@ from mainspring.worker.supervise.signals import Exit
 log = logging.getLogger("mainspring.supervisor")
 
 _MAX_GAP = 2.5  # seconds between two ticks that do not count as a gap; the worker ticks twice a second
-_ORDERLY = (Exit.CLEAN, Exit.HANDED_BACK, Exit.STOPPED)
+_ORDERLY = (Exit.CLEAN, Exit.HANDED_BACK, Exit.STOPPED, Exit.LEFT)
 _PATIENCE = 5.0  # seconds after which processes that do not die are logged
 
 
@@ -127,7 +127,8 @@ class Child:
         self.busy = bool(jobs)
         return ChildSnapshot(
             now, self._stopped, self._watched_since, self._moving_since, self._ticking_since, heartbeats_since,
-            self._phase, self._phase_since, state.ticked, state.tried, state.lease_end, jobs,
+            self._phase, self._phase_since, state.ticked, state.tried, state.blocker, state.lease_end,
+            jobs,
             hello.lease / 1e6, hello.grace / 1e6, hello.drain / 1e6,
         )  # fmt: skip
 

@@ -79,7 +79,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     lease: int
     grace: int
     drain: int
-    until_empty: bool = False
+    ends_when_empty: bool = False
+    """It ends by itself when no job is left, and is not replaced then."""
     code: str = ""
     """The version of the code that it runs."""
     hooks: bool = False
@@ -90,7 +91,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
         settings = config.settings
         return cls(
             worker=worker, store=config.store, lease=settings.lease, grace=settings.grace, drain=settings.drain,
-            until_empty=settings.until_empty, code=config.version, hooks=bool(config.hooks),
+            ends_when_empty=settings.ends_when_empty, code=config.version, hooks=bool(config.hooks),
         )  # fmt: skip
 
 

@@ -2,6 +2,9 @@
 
 Every rule counts from the moment when the worker could last run: a worker that was stopped (SIGSTOP, a debugger, a
 suspended machine) gets its whole time again after it continues. Times are boottime seconds.
+
+While a body blocks the event loop of its worker, the other bodies on the loop cannot end, however late it is: only the
+body that blocks is charged.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from mainspring.worker.lease import fencing
-from mainspring.worker.lease.shared_state import STUCK, Phase, RunningBody
+from mainspring.worker.lease.shared_state import BLOCKED_AFTER, ON_LOOP, STUCK, Phase, RunningBody
 
 TICK_LIMIT = 30.0
 """Seconds without a tick after which the event loop of a worker without jobs counts as blocked."""
@@ -58,6 +61,8 @@ class ChildSnapshot(NamedTuple):
     ticked: float
     tried: float
     """When it last tried to send a turn. A store that is away or refuses the turn is not the worker's fault."""
+    blocker: int
+    """The slot of the body that blocks its event loop; -1 if no such body is known."""
     lease_end: float
     jobs: list[RunningBody]
     lease: float
@@ -81,17 +86,31 @@ def decide_kill(child: ChildSnapshot) -> KillDecision | None:
     return KillDecision(cause, _find_guilty(child)) if cause else None
 
 
+def _has_blocked_loop(child: ChildSnapshot) -> bool:
+    return child.blocker >= 0 and max(child.ticked, child.moving_since) < child.now - BLOCKED_AFTER
+
+
+def _is_stuck(child: ChildSnapshot, job: RunningBody) -> bool:
+    """The worker itself has found that the body does not end at its limit, and lets its other jobs finish."""
+    if job.flags & STUCK:
+        return True
+    replaced = child.phase in (Phase.REPLACE, Phase.DONE) and _has_blocked_loop(child)
+    return replaced and job.call_slot == child.blocker and 0 < job.deadline < child.now
+
+
 def _is_overdue(child: ChildSnapshot, job: RunningBody) -> bool:
+    if job.flags & ON_LOOP and job.call_slot != child.blocker and _has_blocked_loop(child):
+        return False
     return job.deadline > 0 and max(job.deadline, child.moving_since) + child.grace < child.now
 
 
 def _find_guilty(child: ChildSnapshot) -> tuple[RunningBody, ...]:
-    return tuple(job for job in child.jobs if job.flags & STUCK or _is_overdue(child, job))
+    return tuple(job for job in child.jobs if _is_stuck(child, job) or _is_overdue(child, job))
 
 
 def _find_overdue(child: ChildSnapshot) -> KillCause | None:
     """Stuck bodies do not count here: the worker has reported them itself, and drains its other jobs first."""
-    late = any(_is_overdue(child, job) for job in child.jobs if not job.flags & STUCK)
+    late = any(_is_overdue(child, job) for job in child.jobs if not _is_stuck(child, job))
     return KillCause.OVERDUE if late else None
 
 
@@ -99,7 +118,7 @@ def _find_lingering(child: ChildSnapshot) -> KillCause | None:
     since = child.now - max(child.phase_since, child.moving_since)
     if child.phase == Phase.REPLACE and since > child.drain + child.grace:
         return KillCause.REPLACED
-    if child.phase == Phase.DONE and any(job.flags & STUCK for job in child.jobs):
+    if child.phase == Phase.DONE and any(_is_stuck(child, job) for job in child.jobs):
         return KillCause.REPLACED
     limit = {Phase.DRAINING: child.drain + 2 * child.grace, Phase.DONE: 2 * child.grace}.get(Phase(child.phase))
     return KillCause.LINGERING if limit is not None and since > limit else None

@@ -25,7 +25,10 @@ STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SI
 
 
 class Exit(IntEnum):
-    """Exit codes of a worker and of its supervisor. The supervisor exits with the highest code of its workers."""
+    """Exit codes of a worker and of its supervisor.
+
+    The supervisor exits with the highest code of its workers, and with ``LEFT`` only if all workers ended cleanly.
+    """
 
     CLEAN = 0
     """Every job that had begun was finished."""
@@ -37,6 +40,8 @@ class Exit(IntEnum):
     """A second signal came: bodies were ended, and their jobs handed back."""
     KILLED = 5
     """A worker did not end and was killed; its jobs were given back."""
+    LEFT = 6
+    """With ``until_empty`` or ``burst``: jobs are left that no live worker can run."""
 
 
 class StopCounter:

@@ -65,6 +65,7 @@ class Supervisor:
         self._unreported: list[MovedJob] = []
         self._kill_at = float("inf")
         self._exit = Exit.CLEAN
+        self._left = False
 
     # ---- use --------------------------------------------------------------------------------
 
@@ -86,7 +87,7 @@ class Supervisor:
                 await self._watch()
             finally:
                 await self._end()
-        return int(self._exit)
+        return int(Exit.LEFT if self._left and self._exit is Exit.CLEAN else self._exit)
 
     async def _watch(self) -> None:
         while True:
@@ -208,7 +209,8 @@ class Supervisor:
         if child.cannot_start or (child.hello is None and not self._stops.count):
             why = child.cannot_start or f"the worker process {_describe_end(child)}"
             self._handle_failed_start(child.number, why)
-        elif code == 0 and child.orderly and child.hello is not None and child.hello.until_empty:
+        elif code in (Exit.CLEAN, Exit.LEFT) and child.orderly and child.hello and child.hello.ends_when_empty:
+            self._left = self._left or code == Exit.LEFT
             self._restarts.record_finish(child.number)
         else:
             self._restarts.record_end(child.number, orderly=child.kill_decision is not None or child.orderly)
@@ -224,7 +226,8 @@ class Supervisor:
         """The supervisor's exit code is the highest code of a worker that ended while the supervisor stopped."""
         code = child.exit_code or 0
         if self._stops.count and self._exit is not Exit.FAILED:
-            self._exit = max(self._exit, Exit(code) if child.orderly else Exit.KILLED)
+            ended = Exit(code) if child.orderly else Exit.KILLED
+            self._exit = max(self._exit, Exit.CLEAN if ended is Exit.LEFT else ended)
 
     # ---- stopping ---------------------------------------------------------------------------
 

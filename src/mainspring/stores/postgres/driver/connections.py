@@ -6,18 +6,18 @@ session is shared with other programs: there no setting is left in the session, 
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import psycopg
 from psycopg import waiting
-from psycopg.abc import PQGen
+from psycopg.abc import PQGen, PQGenConn
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 from mainspring.errors import BadUrl
+from mainspring.stores.shared.deadlines import blocking_deadline
 
 R = TypeVar("R")
 
@@ -69,7 +69,8 @@ def make_listen_connect(url: str) -> Callable[[], Awaitable[AsyncServerConnectio
 
 
 class AsyncServerConnection(psycopg.AsyncConnection[TupleRow]):
-    """A connection that is closed when a call on it is cancelled: its protocol state is unknown from then on.
+    """A connection that is closed when a call on it is interrupted (cancelled, or by a time limit of a job): its
+    protocol state is unknown from then on.
 
     The driver would wait until the server confirms the interruption, and a server that does not answer would
     hold up a caller whose time is over.
@@ -78,7 +79,9 @@ class AsyncServerConnection(psycopg.AsyncConnection[TupleRow]):
     async def wait(self, gen: PQGen[R], interval: float = 0.1, *more: Any, **named: Any) -> R:
         try:
             return await waiting.wait_async(gen, self.pgconn.socket, interval, *more, **named)
-        except asyncio.CancelledError:
+        except psycopg.Error:
+            raise
+        except BaseException:
             self.drop()
             raise
 
@@ -97,9 +100,31 @@ class ServerConnection(psycopg.Connection[TupleRow]):
     until: float | None = None
     """The monotonic time at which the call that uses this connection must end."""
 
+    @classmethod
+    def _connect_gen(cls, conninfo: str = "", **named: Any) -> PQGenConn[Self]:
+        """Connect until the time limit of the call: ``connect_timeout`` counts in whole seconds, two at least."""
+        until = blocking_deadline.until
+        gen = super()._connect_gen(conninfo, **named)
+        try:
+            wanted = next(gen)
+            while True:
+                wanted = gen.send((yield wanted))
+                if time.monotonic() >= until:
+                    gen.close()
+                    raise psycopg.OperationalError("no connection in time")
+        except StopIteration as over:
+            connection: Self = over.value
+            return connection
+
     def wait(self, gen: PQGen[R], interval: float = 0.1, *more: Any, **named: Any) -> R:
-        until = time.monotonic() + CALL_LIMIT if self.until is None else self.until
-        return super().wait(self._before(until, gen), interval, *more, **named)
+        until = blocking_deadline.after(CALL_LIMIT) if self.until is None else self.until
+        try:
+            return super().wait(self._before(until, gen), interval, *more, **named)
+        except psycopg.Error:
+            raise
+        except BaseException:  # the call was interrupted
+            self.pgconn.finish()
+            raise
 
     def _before(self, until: float, gen: PQGen[R]) -> PQGen[R]:
         """Run ``gen`` until its time is over: the waiting loop of psycopg resumes it each ``interval``, ready or
@@ -110,7 +135,7 @@ class ServerConnection(psycopg.Connection[TupleRow]):
                 wanted = gen.send((yield wanted))
                 if time.monotonic() >= until:
                     self.pgconn.finish()
-                    raise psycopg.OperationalError(f"no answer in {CALL_LIMIT:g} s")
+                    raise psycopg.OperationalError("no answer in time")
         except StopIteration as over:
             answer: R = over.value
             return answer

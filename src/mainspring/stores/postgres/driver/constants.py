@@ -83,6 +83,9 @@ NEW_BUCKETS: Final = 64
 RECHECKED_LANES: Final = 1_000
 """Lanes of a set that are rechecked at most when a bucket has capacity again."""
 
+RECHECK_SLICE: Final = 1_000
+"""Lanes that one step of a recheck looks at, after a limit was changed."""
+
 EXAMINED_ROWS: Final = 128
 """Rows of keyed lanes that a claim examines before it leaves the rest to the next turn."""
 

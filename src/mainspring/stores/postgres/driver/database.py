@@ -78,6 +78,11 @@ class Database:
         """The time of a test's clock in microseconds; None: the server's clock."""
         return None if self.clock is None else self.clock.now_us()
 
+    async def read_time(self) -> int:
+        """The time of the store, in microseconds."""
+        ((now,),) = await self.rows("select {schema}.now_v1(%(now)s::bigint)", {"now": self.now()})
+        return int(now)
+
     async def wake(self, queues: Iterable[str]) -> None:
         """Wake listeners of these queues, after the commit. A queue that was notified a moment ago is left out."""
         await self.send_notifications(self.notifier.take_due(queues))

@@ -18,6 +18,7 @@ from mainspring.errors import (
     StoreConflict,
     StoreError,
     StoreFull,
+    StoreMisconfigured,
     StoreReadOnly,
     StoreUnavailable,
 )
@@ -68,6 +69,26 @@ def translate(error: Exception, url: str = "") -> StoreError | EnqueueError | No
     for kinds, meaning, what, hint in _MEANINGS:
         if isinstance(error, kinds):
             return meaning(f"{what}: {_message(error)}", url=url, hint=hint)
+    return None
+
+
+_NEVER_CURED = (
+    ("password authentication failed", "Check the user and the password in the URL."),
+    ("no password supplied", "Write the password into the URL, or into ~/.pgpass."),
+    ("no pg_hba.conf entry", "Allow this user and this host in pg_hba.conf."),
+    ('database "', "Check the name of the database in the URL, or create it: createdb NAME"),
+    ('role "', "Check the user in the URL, or create it: createuser NAME"),
+)
+"""Words of the server's refusals that another try cannot cure, in English: a server may say them in another language.
+A refusal with ``"`` must also say that the thing does not exist."""
+
+
+def misconfigured(error: Exception, url: str) -> StoreMisconfigured | None:
+    """The error of a first connection that fails in the same way at each try; None if waiting may help."""
+    text = _message(error)
+    for words, hint in _NEVER_CURED:
+        if words in text and (not words.endswith('"') or "does not exist" in text):
+            return StoreMisconfigured(f"the server refused the connection: {text}", url=url, hint=hint)
     return None
 
 

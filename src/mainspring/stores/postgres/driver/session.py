@@ -29,7 +29,9 @@ from mainspring.stores.postgres.driver.connections import (
     add_session_settings,
     parse_url,
 )
+from mainspring.stores.postgres.driver.errors import misconfigured
 from mainspring.stores.postgres.driver.pool import ConnectionPool, is_alive
+from mainspring.stores.shared.deadlines import blocking_deadline
 
 Params = Mapping[str, Any]
 Rows = list[TupleRow]
@@ -111,7 +113,10 @@ class Sessions:
 
     async def connect(self) -> AsyncServerConnection:
         """A connection that the pool does not share."""
-        connection = await AsyncServerConnection.connect(**self._connect_parameters(), **self._how)
+        try:
+            connection = await AsyncServerConnection.connect(**self._connect_parameters(), **self._how)
+        except psycopg.OperationalError as error:
+            raise self._explain_refusal(error) from error
         try:
             await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
             if self._server is None:
@@ -189,7 +194,7 @@ class Sessions:
         self._after_fork()
         if self._closed:
             raise not_open(self._url)
-        until = time.monotonic() + CALL_LIMIT
+        until = blocking_deadline.after(CALL_LIMIT)
         with ExitStack() as held:
             for semaphore in (self._waiting_calls, self._all_calls) if may_wait else (self._all_calls,):
                 if not semaphore.acquire(timeout=max(0.0, until - time.monotonic())):
@@ -211,7 +216,10 @@ class Sessions:
             connection.close()
 
     def _connect_now(self, until: float) -> ServerConnection:
-        connection = ServerConnection.connect(**self._connect_parameters(), **self._how)
+        try:
+            connection = ServerConnection.connect(**self._connect_parameters(), **self._how)
+        except psycopg.OperationalError as error:
+            raise self._explain_refusal(error) from error
         try:
             connection.until = until
             connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
@@ -243,6 +251,10 @@ class Sessions:
             return self._given
         more = {} if self._server is None else {"synchronous_commit": self._server.commit}
         return add_session_settings(self._given, **more)
+
+    def _explain_refusal(self, error: psycopg.OperationalError) -> Exception:
+        """The error to raise: after a first connection the URL is known to be right, and waiting may help."""
+        return (misconfigured(error, self._url) if self._server is None else None) or error
 
     def _preamble(self) -> Sequence[Step]:
         if not self._pooler:

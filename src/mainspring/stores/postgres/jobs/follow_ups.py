@@ -29,15 +29,20 @@ def follow_ups_json(jobs: Sequence[NewJob]) -> str | None:
     for at, job in enumerate(jobs, start=1):
         if job.follows:
             check_follow_ups(job)
-            found += [_fields(at, n, follow) for n, follow in enumerate(job.follows)]
+            found += [{"at": at, **fields} for fields in _rows(job)]
     return msgspec.json.encode(found).decode() if found else None
 
 
-def _fields(at: int, n: int, follow: FollowUp) -> dict[str, Any]:
+def _rows(job: NewJob) -> list[dict[str, Any]]:
+    return [_fields(n, follow) for n, follow in enumerate(job.follows)]
+
+
+def _fields(n: int, follow: FollowUp) -> dict[str, Any]:
+    """The row of a follow-up job; its own follow-up jobs are inside of it, as rows of the same form."""
     job = follow.job
     return {
-        "at": at, "on": follow.on, "n": n, "id": job.id.hex(), "task": job.task, "queue": job.queue,
+        "on": follow.on, "n": n, "id": job.id.hex(), "task": job.task, "queue": job.queue,
         "home": base_lane(job.queue, job.kind), "priority": job.priority, "delay": job.delay, "run_at": job.run_at,
         "expires_in": job.expires_in, "crashes": job.crashes, "early": job.early, "keep": job.keep,
-        "marks": job.marks, "record": job.record.hex(),
+        "marks": job.marks, "record": job.record.hex(), "followed": followed_bits(job), "follows": _rows(job) or None,
     }  # fmt: skip

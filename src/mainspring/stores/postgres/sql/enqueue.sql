@@ -250,15 +250,11 @@ begin
     select u.mark, p_id[u.at] from unnest(p_mark_at, p_mark) as u(at, mark) where v_take[u.at]
     on conflict do nothing;
     if p_follow_ups is not null then
-        insert into {schema}.follow_ups
-        select p_id[f.at], f."on", f.n, decode(f.id, 'hex'), f.task, f.queue, f.home, f.priority, f.delay, f.run_at,
-            f.expires_in, f.crashes, f.early, f.keep, f.marks, decode(f.record, 'hex')
-        from jsonb_to_recordset(p_follow_ups) as f(
-            at integer, "on" text, n integer, id text, task text, queue text, home text, priority integer, delay bigint,
-            run_at bigint, expires_in bigint, crashes integer, early boolean, keep bigint, marks text[], record text
-        )
-        where v_take[f.at]
-        on conflict do nothing;
+        perform {schema}.store_follow_ups_v1(p_id[f.at], f.rows, false) from (
+            select (r.value ->> 'at')::integer as at, jsonb_agg(r.value) as rows
+            from jsonb_array_elements(p_follow_ups) as r group by 1
+        ) f
+        where v_take[f.at];
     end if;
     if cardinality(p_child_at) > 0 then
         insert into {schema}.edges (parent, child, policy)

@@ -53,7 +53,7 @@ begin
     -- last: a transaction that has locked rows of lanes must not wait
     v_woken := v_woken || {schema}.recheck_due_lanes_v1(p_limit, v_now);
     if exists (select 1 from {schema}.rechecks) then
-        select s.woken, s.more into v_rechecked, v_more from {schema}.recheck_changed_limits_v1(p_limit) s;
+        select s.woken, s.more into v_rechecked, v_more from {schema}.recheck_changed_limits_v1() s;
         v_woken := v_woken || v_rechecked;
     end if;
     return query select v_now, cardinality(v_due), v_expired, v_queues, v_woken,

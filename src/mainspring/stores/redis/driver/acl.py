@@ -13,8 +13,8 @@ from functools import cache
 from . import catalogue, scripts
 
 PLAIN = (
-    *("blpop", "client|setname", "eval", "evalsha", "hget", "hgetall", "hmget", "info", "lrange", "select", "wait"),
-    "zrangebyscore",
+    *("blpop", "client|setname", "eval", "evalsha", "hget", "hgetall", "hmget", "info", "lrange", "select", "time"),
+    *("wait", "zrangebyscore"),
 )
 """The commands that are sent outside of scripts."""
 

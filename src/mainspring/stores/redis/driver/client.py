@@ -2,7 +2,8 @@
 
 A call is one EVALSHA. A server that does not know the script refuses before anything runs, so only this case is
 repeated here, with the whole text (EVAL). After a timeout it is unknown whether the script ran: this module never
-repeats such a call. The caller repeats it by the rules of the contract.
+repeats such a call. The caller repeats it by the rules of the contract. A call that only reads is repeated once, on a
+new connection, if its connection was lost.
 
 A confirmed call that needs a repeat would first wait for the confirmation of nothing, and a caller with a short
 deadline would never get a reply. Therefore a connection for confirmed calls sends the whole text the first time.
@@ -12,19 +13,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from mainspring.common.clock import Clock
 from mainspring.errors import StoreUnavailable, mask_url
+from mainspring.stores.shared.deadlines import blocking_deadline
 
 from . import address, catalogue, loop_connection
-from .confirm import WriteConfirmation
+from .confirm import READS, WriteConfirmation
 from .loop_connection import LoopConnection
 from .open_connections import OpenConnections, SharedConnection
-from .resp import ServerError, check, pack
+from .resp import ConnectionBroken, ServerError, check, pack
 from .scripts import script
 from .thread_connection import ThreadConnection
 
@@ -94,9 +95,16 @@ class RedisClient:
     # ---- calls of an event loop ---------------------------------------------------------------
 
     async def command(self, *words: bytes | str | int) -> Any:
-        """One plain command and its reply. The reply to HGETALL is a dict."""
-        reply = await self._call(self._mine().plain, pack(words))
+        """One plain command that only reads, and its reply. The reply to HGETALL is a dict."""
+        reply = await self._call(self._mine().plain, pack(words), safe=True)
         return dict(zip(reply[::2], reply[1::2], strict=True)) if words[0] == "HGETALL" else reply
+
+    async def now(self) -> int:
+        """The time of the store in microseconds: a test's clock, or the server's clock."""
+        if self._clock is not None:
+            return self._clock.now_us()
+        seconds, microseconds = await self.command("TIME")
+        return int(seconds) * 1_000_000 + int(microseconds)
 
     async def ask(self, commands: Sequence[tuple[bytes | str | int, ...]]) -> list[Any]:
         """Several plain commands in one write. Errors of the server are returned among the replies."""
@@ -105,15 +113,15 @@ class RedisClient:
 
     async def run(self, name: str, *arguments: bytes | str | int) -> Any:
         """Run a script: one round trip, one atomic step."""
-        mine, confirmed = self._mine(), self._confirm.is_wanted(name)
+        mine, confirmed, safe = self._mine(), self._confirm.is_wanted(name), name in READS
         shared = mine.confirmed if confirmed else mine.plain
         verb = _verb(await shared.ready(), name) if confirmed else "EVALSHA"
         try:
-            return await self._call(shared, self._packed(verb, name, arguments), confirmed)
+            return await self._call(shared, self._packed(verb, name, arguments), confirmed, safe=safe)
         except ServerError as error:
             if error.code != "NOSCRIPT":
                 raise
-            return await self._call(shared, self._packed("EVAL", name, arguments), confirmed)
+            return await self._call(shared, self._packed("EVAL", name, arguments), confirmed, safe=safe)
 
     async def own_connection(self) -> LoopConnection:
         """A connection for one caller that blocks in its calls, until the caller or the store closes it."""
@@ -124,12 +132,23 @@ class RedisClient:
     def send_off(self, name: str, *arguments: bytes | str | int) -> None:
         """Run a script without waiting for its reply. Does nothing if there is no open connection."""
         mine = self._loops.get(asyncio.get_running_loop())
-        if mine is not None and mine.plain.current is not None and not mine.plain.current.lost:
+        if mine is not None and mine.plain.open is not None:
             # EVAL: with EVALSHA an unknown script would be an error that no caller sees.
-            mine.plain.current.send(self._packed("EVAL", name, arguments))
+            mine.plain.open.send(self._packed("EVAL", name, arguments))
 
-    async def _call(self, shared: SharedConnection, packed: bytes, confirmed: bool = False) -> Any:
+    async def _call(
+        self, shared: SharedConnection, packed: bytes, confirmed: bool = False, *, safe: bool = False
+    ) -> Any:
+        """``safe``: the call only reads, so it is repeated once if its connection is lost."""
         ours = await shared.ready()
+        try:
+            return await self._call_on(ours, packed, confirmed)
+        except ConnectionBroken:
+            if not safe or self._closed:
+                raise
+        return await self._call_on(await shared.ready(), packed, confirmed)
+
+    async def _call_on(self, ours: LoopConnection, packed: bytes, confirmed: bool) -> Any:
         try:
             if not confirmed:
                 return await ours.call(packed)
@@ -154,7 +173,7 @@ class RedisClient:
     def run_now(self, name: str, *arguments: bytes | str | int) -> Any:
         """Run a script, blocking, in the calling thread: see :meth:`run`."""
         self._check()
-        until, confirmed = time.monotonic() + TIMEOUT, self._confirm.is_wanted(name)
+        until, confirmed = blocking_deadline.after(TIMEOUT), self._confirm.is_wanted(name)
         connection = self._thread_connection(until)
         try:
             verb = _verb(connection, name) if confirmed else "EVALSHA"
@@ -173,7 +192,7 @@ class RedisClient:
     def ask_now(self, commands: Sequence[tuple[bytes | str | int, ...]]) -> list[Any]:
         """Several plain commands, blocking: see :meth:`ask`."""
         self._check()
-        until = time.monotonic() + TIMEOUT
+        until = blocking_deadline.after(TIMEOUT)
         connection = self._thread_connection(until)
         try:
             replies = connection.call(b"".join(map(pack, commands)), len(commands), until)

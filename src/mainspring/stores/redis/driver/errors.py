@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from mainspring.errors import StoreConflict, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from mainspring.errors import (
+    StoreConflict,
+    StoreError,
+    StoreFull,
+    StoreMisconfigured,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 
-from .resp import ServerError
+from .resp import ConnectionBroken, ServerError
 
 _FULL = "OOM command not allowed"
 _READ_ONLY = "READONLY You"
@@ -34,7 +41,7 @@ def translate(error: Exception, url: str = "") -> StoreError | None:
             return _refused(str(error), error.code, url)
         case OverflowError() | UnicodeEncodeError():
             return StoreConflict(f"the data cannot be stored: {error}", url=url)
-        case OSError():
+        case ConnectionBroken():
             return _unavailable(str(error), url)
     return None
 
@@ -45,9 +52,9 @@ def at_open(error: ServerError, url: str) -> StoreError:
     if _READ_ONLY in text:
         return StoreReadOnly("the server is a read-only replica", url=url, hint="Use the address of the primary.")
     if _is_login(text, error.code):
-        return StoreError(**_login(text), url=url)
+        return StoreMisconfigured(**_login(text), url=url)
     if _is_forbidden(text):
-        return StoreError(**_forbidden(text), url=url)
+        return StoreMisconfigured(**_forbidden(text), url=url)
     return _refused(text, error.code, url)
 
 

@@ -2,7 +2,11 @@
 
 All commands that callers send within one step of the loop go out in one write, and replies come in the order of the
 commands, so a hundred producers cost a few system calls. The reply to a caller that was cancelled is dropped when it
-comes.
+comes, and the other callers notice nothing.
+
+A caller is also cancelled when its time is over. It will call again, and the new call must not wait behind a connection
+that died silently. So a connection that owed a reply for a second when a caller was cancelled is *retired*: it takes no
+new calls, the callers that still wait for their replies keep it, and the last of them closes it.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from .resp import (
 CONNECT_TIMEOUT = 3.0
 """Seconds to connect and to get the replies to the first commands."""
 SILENCE = 1.0
-"""Seconds. A connection that gave a cancelled caller no reply for this long is closed."""
+"""Seconds. A connection that received nothing for this long, while a call waited for a reply, is retired."""
 
 
 class LoopConnection(asyncio.Protocol):
@@ -34,6 +38,8 @@ class LoopConnection(asyncio.Protocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop, confirm: tuple[bytes, ...] = ()) -> None:
         self.lost = False
+        self.retired = False
+        """It takes no new calls: use another connection."""
         self.known_scripts: set[str] = set()
         """Scripts whose whole text was sent on this connection."""
         self._why: Exception = ConnectionBroken("there is no connection")
@@ -44,7 +50,8 @@ class LoopConnection(asyncio.Protocol):
         self._reader = new_reader()
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self._unsent: list[bytes] = []
-        self._received_at = 0.0
+        self._silent_since = 0.0
+        """When the last bytes came, or when the first call after that was sent."""
         self._over: asyncio.Future[None] = loop.create_future()
 
     # ---- calls --------------------------------------------------------------------------------
@@ -54,6 +61,8 @@ class LoopConnection(asyncio.Protocol):
         if self.lost:
             raise self._why
         future: asyncio.Future[Any] = self._loop.create_future()
+        if not self._waiting:
+            self._silent_since = self._loop.time()
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent.append(packed)
@@ -62,16 +71,14 @@ class LoopConnection(asyncio.Protocol):
 
     async def call(self, packed: bytes) -> Any:
         """Send a command and wait for the reply."""
-        sent = self._loop.time()
         try:
             return check(await self.send(packed))
-        except asyncio.CancelledError:
-            self._check_after_cancel(sent)
+        except BaseException:  # a time limit of a job arrives in place of a cancellation
+            self._retire_if_silent()
             raise
 
     async def call_confirmed(self, packed: bytes) -> tuple[Any, list[Any]]:
         """Send a command; return its reply and the replies to ``confirm``, which all calls of one write share."""
-        sent = self._loop.time()
         try:
             future = self.send(packed)
             if not self._confirming:
@@ -79,14 +86,19 @@ class LoopConnection(asyncio.Protocol):
             shared = self._confirming
             reply = check(await future)
             return reply, [check(await asyncio.shield(each)) for each in shared]
-        except asyncio.CancelledError:
-            self._check_after_cancel(sent)
+        except BaseException:
+            self._retire_if_silent()
             raise
 
-    def _check_after_cancel(self, sent: float) -> None:
-        """Close a silent connection, or one with two dropped replies ahead: a repeated call would wait behind them."""
-        silent = self._received_at <= sent and self._loop.time() - sent >= SILENCE
-        if silent or sum(each.done() for each in self._waiting) > 1:
+    def _retire_if_silent(self) -> None:
+        """A caller was cancelled, or its call failed."""
+        if self._waiting and self._loop.time() - self._silent_since >= SILENCE:
+            self.retired = True
+        self._close_if_over()
+
+    def _close_if_over(self) -> None:
+        """Close a retired connection for which no caller waits."""
+        if self.retired and all(each.done() for each in (*self._waiting, *self._confirming)):
             self.abort()
 
     def _flush(self) -> None:
@@ -133,7 +145,7 @@ class LoopConnection(asyncio.Protocol):
         set_socket_options(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
-        self._received_at = self._loop.time()
+        self._silent_since = self._loop.time()
         self._reader.feed(data)
         try:
             while (reply := self._reader.gets()) is not INCOMPLETE:
@@ -146,6 +158,8 @@ class LoopConnection(asyncio.Protocol):
                     future.set_result(reply)
         except ConnectionBroken as error:
             self._lose(error)  # these bytes are not the protocol
+        if self.retired:
+            self._close_if_over()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lose(ConnectionBroken(f"the connection was lost: {exc or 'the server closed it'}"))
@@ -161,6 +175,10 @@ async def connect(address: RedisAddress, confirm: tuple[bytes, ...] = ()) -> Loo
             return await _connect(address, confirm)
     except TimeoutError as late:
         raise ConnectionBroken(f"no connection in {CONNECT_TIMEOUT:g} s") from late
+    except ConnectionBroken:
+        raise
+    except OSError as error:  # this runs in a task of its own: no other code can interrupt it
+        raise ConnectionBroken(str(error)) from error
 
 
 async def _connect(address: RedisAddress, confirm: tuple[bytes, ...]) -> LoopConnection:

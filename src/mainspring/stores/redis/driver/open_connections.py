@@ -14,17 +14,27 @@ from .resp import ConnectionBroken
 
 
 class SharedConnection:
-    """A connection that is made at the first call. Calls that come meanwhile wait for it and share its error."""
+    """A connection that is made at the first call. Calls that come meanwhile wait for it and share its error.
 
-    def __init__(self, address: RedisAddress, confirm: tuple[bytes, ...]) -> None:
+    A retired connection is added to ``lent``: the callers that still wait for replies have it.
+    """
+
+    def __init__(self, address: RedisAddress, confirm: tuple[bytes, ...], lent: WeakSet[LoopConnection]) -> None:
         self.current: LoopConnection | None = None
         self._address = address
         self._confirm = confirm
+        self._lent = lent
         self._making: asyncio.Task[LoopConnection] | None = None
 
+    @property
+    def open(self) -> LoopConnection | None:
+        """The connection, if there is one that takes calls."""
+        current = self.current
+        return current if current is not None and not current.lost and not current.retired else None
+
     async def ready(self) -> LoopConnection:
-        if self.current is not None and not self.current.lost:
-            return self.current
+        if self.open is not None:
+            return self.open
         if self._making is None:
             self._making = asyncio.create_task(loop_connection.connect(self._address, self._confirm))
             self._making.add_done_callback(self._on_made)
@@ -39,6 +49,8 @@ class SharedConnection:
     def _on_made(self, making: asyncio.Task[LoopConnection]) -> None:
         self._making = None
         if not making.cancelled() and making.exception() is None:
+            if self.current is not None and self.current.retired:
+                self._lent.add(self.current)
             self.current = making.result()
 
     async def close(self) -> None:
@@ -63,9 +75,9 @@ class OpenConnections:
         confirm: tuple[bytes, ...],
         listed: MutableMapping[asyncio.AbstractEventLoop, OpenConnections],
     ) -> None:
-        self.plain = SharedConnection(address, ())
-        self.confirmed = SharedConnection(address, confirm)
         self.lent: WeakSet[LoopConnection] = WeakSet()
+        self.plain = SharedConnection(address, (), self.lent)
+        self.confirmed = SharedConnection(address, confirm, self.lent)
         self._life = self._live(listed)
         with suppress(StopIteration):  # the generator has reached its yield
             self._life.__anext__().send(None)

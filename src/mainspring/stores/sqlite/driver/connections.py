@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,9 @@ STATEMENTS_CACHED = 512
 BUSY_SECONDS = 5.0
 
 
-def open_writer(path: str, durability: str, url: str) -> sqlite3.Connection:
-    connection = _connect(path)
+def open_writer(path: str, durability: str, url: str, until: float) -> sqlite3.Connection:
+    """A writing connection. Waits for other processes until ``until`` (monotonic), and for at most 5 s."""
+    connection = _connect(path, min(BUSY_SECONDS, max(0.0, until - time.monotonic())))
     try:
         connection.execute(f"pragma page_size = {PAGE_SIZE}")
         mode = connection.execute("pragma journal_mode = wal").fetchone()[0]
@@ -65,9 +67,9 @@ def open_reader(path: str) -> sqlite3.Connection:
     return connection
 
 
-def _connect(path: str) -> sqlite3.Connection:
+def _connect(path: str, busy: float = BUSY_SECONDS) -> sqlite3.Connection:
     return sqlite3.connect(
-        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=STATEMENTS_CACHED
+        path, timeout=busy, isolation_level=None, check_same_thread=False, cached_statements=STATEMENTS_CACHED
     )
 
 

@@ -13,6 +13,7 @@ every call from then on.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sqlite3
 import threading
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mainspring.common import job_threads
 from mainspring.errors import StoreError, StoreUnavailable, WouldDeadlock
 from mainspring.stores.records import MigrationPlan
+from mainspring.stores.shared.deadlines import blocking_deadline
 
 from . import files, fork
 from .clock import WallClock
@@ -39,7 +41,7 @@ from .schema import check_version, migrate, plan_migration, prefix_of
 from .statements import SqliteStatements
 from .transaction import SeqBlock, Tx
 from .wakeups import SqliteListener, SqliteWakeups, make_private
-from .write_lock import WriteLock, begin
+from .write_lock import PATIENCE, WriteLock, begin
 
 if TYPE_CHECKING:
     from mainspring.common.clock import Clock
@@ -148,18 +150,18 @@ class SqliteDatabase:
     async def open(self) -> None:
         await self.write(_do_nothing)
 
-    def _connect(self) -> sqlite3.Connection:
-        """Open a writing connection: check the file, and bring its schema up to date."""
+    def _connect(self, until: float) -> sqlite3.Connection:
+        """Open a writing connection: check the file, and bring its schema up to date. Waits until ``until``."""
         if self.path != MEMORY:
             files.prepare(self.path, self.url)
-        connection = open_writer(self.path, self._durability, self.url)
+        connection = open_writer(self.path, self._durability, self.url, until)
         try:
             if self._folder is not None and not self._is_checked:
                 files.check_content(connection, self.url)
                 make_private(self._folder)
                 self.reserve.look()
                 self._is_checked = True
-            before, _ = migrate(connection, self._sql, self._namespace, self.write_lock, self.url)
+            before, _ = migrate(connection, self._sql, self._namespace, self.write_lock, self.url, until)
             self._version_found = before if self._version_found is None else self._version_found
         except BaseException:
             connection.close()
@@ -228,7 +230,7 @@ class DatabaseCall:
     ``work`` runs inside a transaction, perhaps more than once until one commits: it must have no other effects.
     """
 
-    __slots__ = ("adds_jobs", "done", "error", "event", "future", "loop", "value", "woken", "work")
+    __slots__ = ("adds_jobs", "done", "error", "event", "future", "given_up", "loop", "until", "value", "woken", "work")
 
     def __init__(
         self,
@@ -248,11 +250,15 @@ class DatabaseCall:
         self.done = False
         self.event: threading.Event | None = None
         """Set at the end, for a blocking caller whose work another thread runs."""
+        self.until = blocking_deadline.until if loop is None else math.inf
+        """The monotonic time at which a blocking caller must have its answer."""
+        self.given_up = False
+        """A blocking caller has not got its answer in time."""
 
     @property
     def abandoned(self) -> bool:
-        """Whether the caller was cancelled and waits no more."""
-        return self.future is not None and self.future.cancelled()
+        """Whether the caller was cancelled, or gave up, and waits no more."""
+        return self.given_up or (self.future is not None and self.future.cancelled())
 
     def run(self, tx: Tx) -> None:
         self.error = None
@@ -288,12 +294,18 @@ class DatabaseCall:
         return self.value
 
 
+def _end_of_wait(group: list[DatabaseCall]) -> float:
+    """The monotonic time until which the calls wait for the write lock: a caller may set a shorter time."""
+    longest = time.monotonic() + PATIENCE
+    return min(longest, max([call.until for call in group]))
+
+
 class SqliteWriter:
     """Runs calls in transactions of the writing connection; see the head of this file."""
 
     def __init__(
         self,
-        connect: Callable[[], sqlite3.Connection],
+        connect: Callable[[float], sqlite3.Connection],
         *,
         sql: SqliteStatements,
         now: Callable[[], int],
@@ -355,7 +367,13 @@ class SqliteWriter:
         self._pending.append(call)
         self._start_thread()
         self._signals.put(True)
-        call.event.wait()
+        if not call.event.wait(None if call.until == math.inf else max(0.0, call.until - time.monotonic())):
+            call.given_up = True
+            if not call.done:
+                raise StoreUnavailable(
+                    "the SQLite file did not take the jobs in time",
+                    hint="Another process may hold its write lock, or the disk may be slow.",
+                )
 
     def send(self, work: Callable[[Tx], Any], *, adds_jobs: bool = False) -> asyncio.Future[Any]:
         """Run ``work`` in a transaction; the future is awaited on the running loop."""
@@ -427,8 +445,9 @@ class SqliteWriter:
         try:
             self._commit(group)
         except Exception as error:  # noqa: BLE001  # the error goes to the caller
+            same = len(group) == 1 or is_busy(error)  # another writer holds the lock: alone, each call would wait again
             for call in group:
-                self._alone(call, error if len(group) == 1 else None)
+                self._alone(call, error if same else None)
 
     def _spare_others(self, group: list[DatabaseCall], own: DatabaseCall | None) -> None:
         """An exception hit this thread in the middle: the calls of others were committed, and are answered; or they
@@ -460,12 +479,14 @@ class SqliteWriter:
     def _commit(self, group: list[DatabaseCall]) -> None:
         if self._identity.has_changed():
             self._disconnect()
-        cursor = self._cursor or self._open()
+        until = _end_of_wait(group)
+        cursor = self._cursor or self._open(until)
         self._committing = False
         if cursor.connection.in_transaction:  # a signal interrupted the end of an earlier one
             self._roll_back()
         try:
-            begin(cursor, self._write_lock, may_give_up=all(call.adds_jobs for call in group))
+            if begin(cursor, self._write_lock, until, may_give_up=all(call.adds_jobs for call in group)):
+                group[:] = [call for call in group if not call.abandoned]
             now = self._now()
             if len(group) == 1:
                 group[0].run(Tx(cursor, self._sql, now, self._seqs))
@@ -502,8 +523,8 @@ class SqliteWriter:
 
     # ---- life ---------------------------------------------------------------------------------
 
-    def _open(self) -> sqlite3.Cursor:
-        self._cursor = self._connect().cursor()
+    def _open(self, until: float) -> sqlite3.Cursor:
+        self._cursor = self._connect(until).cursor()
         self._seqs.forget()
         self._identity.remember()
         return self._cursor

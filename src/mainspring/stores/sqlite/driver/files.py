@@ -22,7 +22,7 @@ import time
 from contextlib import suppress
 
 from mainspring.common.clock import LONG_AGO
-from mainspring.errors import StoreCorrupt, StoreFull, StoreReadOnly, StoreUnavailable, UnsupportedFileSystem
+from mainspring.errors import StoreCorrupt, StoreFull, StoreMisconfigured, StoreReadOnly, UnsupportedFileSystem
 
 NETWORK = frozenset(
     (
@@ -51,12 +51,12 @@ def prepare(path: str, url: str) -> None:
     closing a descriptor of a database drops every lock that this process has on it.
     """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        raise StoreUnavailable(
+        raise StoreMisconfigured(
             f"SQLite {sqlite3.sqlite_version} is too old", url=url, hint="Mainspring needs SQLite 3.40 or newer."
         )
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
-        raise StoreUnavailable("the directory of the SQLite file does not exist", url=url, hint=f"mkdir -p {folder}")
+        raise StoreMisconfigured("the directory of the SQLite file does not exist", url=url, hint=f"mkdir -p {folder}")
     kind = file_system(folder, _mounts())
     if kind in NETWORK:
         raise UnsupportedFileSystem(

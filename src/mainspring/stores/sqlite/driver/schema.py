@@ -33,13 +33,18 @@ def version_of(connection: sqlite3.Connection | sqlite3.Cursor, namespace: str) 
 
 
 def migrate(
-    connection: sqlite3.Connection, sql: SqliteStatements, namespace: str, lock: WriteLock, url: str
+    connection: sqlite3.Connection,
+    sql: SqliteStatements,
+    namespace: str,
+    lock: WriteLock,
+    url: str,
+    until: float | None = None,
 ) -> tuple[int, int]:
     """Run the missing migrations. Returns (number before, number after)."""
     before = version_of(connection, namespace)
     if before < VERSION:
         cursor = connection.cursor()
-        begin(cursor, lock)
+        begin(cursor, lock, until)
         try:
             before = version_of(connection, namespace)
             _run(cursor, sql, namespace, before)

@@ -41,10 +41,15 @@ class WriteLock:
         self._file: int | None = None
         self._checked = 0.0
 
-    def show_waiting(self) -> None:
-        """Show other processes that this one waits for the lock."""
+    def show_waiting(self) -> bool:
+        """Show other processes that this one waits for the lock. False if a process looks at the file at this moment.
+        That process may be stopped, so this call does not wait for it."""
         if (file := self._opened()) is not None:
-            fcntl.flock(file, fcntl.LOCK_SH)
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return False
+        return True
 
     def stop_waiting(self) -> None:
         if self._file is not None:
@@ -90,38 +95,40 @@ class WriteLock:
             self._file = None
 
 
-def begin(cursor: sqlite3.Cursor, lock: WriteLock, *, may_give_up: bool = False) -> None:
-    """``BEGIN IMMEDIATE``, waiting up to 8 s for other writers.
+def begin(cursor: sqlite3.Cursor, lock: WriteLock, until: float | None = None, *, may_give_up: bool = False) -> bool:
+    """``BEGIN IMMEDIATE``, waiting for other writers until ``until`` (monotonic), else for up to 8 s.
 
     With ``may_give_up``, 2 s if the other writer is in this very process: most likely it is the caller's own open
-    transaction, which cannot end before this call returns.
+    transaction, which cannot end before this call returns. Returns whether it waited.
     """
     try:
         cursor.execute("begin immediate")
-        return
+        return False
     except sqlite3.OperationalError as error:
         if not is_busy(error):
             raise
-    lock.show_waiting()
     try:
-        _begin_again(cursor, lock, may_give_up=may_give_up)
+        _begin_again(cursor, lock, time.monotonic() + PATIENCE if until is None else until, may_give_up=may_give_up)
     finally:
         lock.stop_waiting()
+    return True
 
 
-def _begin_again(cursor: sqlite3.Cursor, lock: WriteLock, *, may_give_up: bool) -> None:
-    began, longest = time.monotonic(), FIRST_WAIT
+def _begin_again(cursor: sqlite3.Cursor, lock: WriteLock, until: float, *, may_give_up: bool) -> None:
+    own_until, longest = time.monotonic() + OWN_PATIENCE, FIRST_WAIT
+    is_shown = False
     while True:
+        is_shown = is_shown or lock.show_waiting()
         time.sleep(jittered(longest, least=0.25))
         longest = min(longest * WAIT_GROWTH, LONGEST_PAUSE / 2)
         try:
             cursor.execute("begin immediate")
             return
         except sqlite3.OperationalError as error:
-            waited = time.monotonic() - began
-            if not is_busy(error) or waited > PATIENCE:
+            now = time.monotonic()
+            if not is_busy(error) or now > until:
                 raise
-            if may_give_up and waited > OWN_PATIENCE:
+            if may_give_up and now > own_until:
                 if lock.is_held_by_this_process():
                     raise
                 may_give_up = False

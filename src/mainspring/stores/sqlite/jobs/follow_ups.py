@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainspring.jobs.records import NewJob
+from mainspring.jobs.records import FollowUp, NewJob
 from mainspring.states import State
-from mainspring.stores.shared.follow_ups import check_follow_ups
+from mainspring.stores.shared.follow_ups import check_follow_ups, follow_ups_of_inserted
 from mainspring.stores.sqlite.lanes import READY, enter_ready, placement_of
 from mainspring.stores.sqlite.queues import add_queue_limits, count_if_limited, seq_in_queue, stored_queues
 from mainspring.stores.sqlite.rows import add_marks_and_keeps, job_exists, row_of
@@ -28,8 +28,12 @@ def add_follow_ups(tx: Tx, jobs: Sequence[NewJob]) -> None:
     for job in jobs:
         if job.follows:
             check_follow_ups(job)
-        for n, follow in enumerate(job.follows):
-            tx.run("add_follow_up", (job.id, follow.on, n, _pack(follow.job)))
+            _store(tx, job.id, job.follows)
+
+
+def _store(tx: Tx, job: bytes, follows: Sequence[FollowUp]) -> None:
+    for n, follow in enumerate(follows):
+        tx.run("add_follow_up", (job, follow.on, n, _pack(follow.job)))
 
 
 def insert_follow_ups(tx: Tx, job: bytes, state: State) -> None:
@@ -52,5 +56,6 @@ def _insert(tx: Tx, job: NewJob) -> None:
     if queue is not None:
         count_if_limited(tx, job, queue)
     add_marks_and_keeps(tx, (job,))
+    _store(tx, job.id, follow_ups_of_inserted(job))
     if row[1] is READY:
         enter_ready(tx, job.queue, placement_of(row), row[6])

@@ -67,6 +67,11 @@ class TestTokens:
 
 @pytest.mark.asyncio
 class TestClocks:
+    async def test_now_is_the_time_by_which_the_store_decides(self, store: Store, clock: MovableClock) -> None:
+        assert await store.now() == clock.now_us()
+        clock.advance("5s")
+        assert await store.now() == clock.now_us() == (await store.promote()).now
+
     async def test_a_clock_that_goes_back_loses_nothing(self, store: Store, clock: MovableClock) -> None:
         hand, claim = await running(store)
         step_back(clock)

@@ -65,6 +65,39 @@ class TestTurnNumbers:
         assert set(again.already) == pairs(claim)
         assert (again.stale, again.unstorable) == ((), ())
 
+    async def test_a_repeat_applies_further_acks(self, store: Store) -> None:
+        """A worker whose event loop is blocked sends its acks with its last turn, which it repeats without wants."""
+        await put_in(store, job(), job(), job())
+        hand = await Hand(store).join()
+        first, second, third = await hand.take(3)
+        await hand.turn(Ack.succeeded(lease(first)))
+        acks = (Ack.succeeded(lease(first)), Ack.succeeded(lease(second), b"2"))
+        turn = Turn(worker=hand.name, number=hand.number, seen=hand.number, acks=acks, suspects=0)
+        said = await store.turn(turn)
+        assert (set(said.already), said.stale) == (pairs(first), ())
+        assert [await state(store, claim) for claim in (first, second, third)] == [
+            State.SUCCEEDED, State.SUCCEEDED, State.RUNNING,
+        ]  # fmt: skip
+        assert (await row(store, second)).result == b"2"
+        said = await hand.turn(Ack.succeeded(lease(second), b"2"), Ack.succeeded(lease(third)))
+        assert (set(said.already), said.stale) == (pairs(second), ())
+        assert await state(store, third) is State.SUCCEEDED
+
+    async def test_a_new_number_without_wants_leaves_a_late_first_try_nothing_to_claim(self, store: Store) -> None:
+        """The acks of a turn may arrive before the turn itself, under its number."""
+        await put_in(store, job(), job())
+        hand = await Hand(store).join()
+        claim = await hand.take_one()
+        late = Turn(
+            worker=hand.name, number=hand.number + 1, seen=hand.number, acks=(Ack.succeeded(lease(claim)),),
+            wants=(Want((LANE,), 1),),
+        )  # fmt: skip
+        assert applied(await store.turn(msgspec.structs.replace(late, wants=(), seen=late.number)))
+        said = await store.turn(late)
+        assert (set(said.already), said.claims) == (pairs(claim), ())
+        hand.number = hand.seen = late.number
+        assert len(await hand.take(1)) == 1
+
     async def test_a_repeat_applies_nothing_twice(self, store: Store) -> None:
         """Byte for byte the same job and the same attempts after the repeat."""
         hand, claim = await running(store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any, ClassVar
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -13,7 +14,16 @@ from mainspring.common.ids import derived_id, new_id
 from mainspring.errors import StoreConflict
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch, Edge, FollowUp, NewJob, UniqueKey
+from mainspring.jobs.records import (
+    ENDED_JOB,
+    MOST_FOLLOW_UPS,
+    Batch,
+    Edge,
+    FollowUp,
+    JobRow,
+    NewJob,
+    UniqueKey,
+)
 from mainspring.queues.records import QueueMode
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
@@ -71,6 +81,23 @@ async def followers(store: Store, of: NewJob, epoch: int = 1) -> list[State]:
     found = await store.find(Query(ids=tuple(follower(of, end, epoch) for end in ends)))
     there = {each.id for each in found.jobs}
     return [end for end in ends if follower(of, end, epoch) in there]
+
+
+def chain(id: bytes, length: int, **last: Any) -> NewJob:
+    """A job that is followed by a job for each end, and so on; each is in a queue with the number of its level."""
+    names = str(ENDED_JOB).encode() + b"\xff"
+    level = job(id=derived_id(id, b"%d" % length), queue=f"level-{length}", record=names, marks=("^" + ENDED_JOB.hex,))
+    made = msgspec.structs.replace(level, **last)
+    for n in range(length - 1, -1, -1):
+        own = derived_id(id, b"%d" % n) if n else id
+        upper = job(id=own, queue=f"level-{n}", record=names, marks=("^" + ENDED_JOB.hex, "tag"), priority=n, crashes=1)
+        made = msgspec.structs.replace(upper, follows=tuple(FollowUp(end, made) for end in ENDS[:1]))
+    return msgspec.structs.replace(made, record=b"{}", marks=())
+
+
+async def levels(store: Store, length: int) -> list[list[JobRow]]:
+    """The jobs of each level below the first."""
+    return [list((await store.find(Query.where(queues=[f"level-{n}"]))).jobs) for n in range(1, length + 1)]
 
 
 @pytest.mark.asyncio
@@ -209,6 +236,61 @@ class TestFollowUps:
         await hand.succeed(await hand.take_one())
         assert await state(store, child) == State.READY
 
+    async def test_follow_ups_of_follow_ups_name_the_job_before_them(self, store: Store) -> None:
+        """To any depth: each level is inserted by the end of the level before, with its options."""
+        length = 4
+        made = await one(store, chain(new_id().bytes, length))
+        hand = await Hand(store).join()
+        before = made.id
+        await hand.succeed(await hand.take_one("level-0/any"))
+        for n in range(1, length + 1):
+            found = await levels(store, length)
+            assert [len(rows) for rows in found] == [1] * n + [0] * (length - n)
+            [now] = found[n - 1]
+            parent = UUID(bytes=before) if n > 1 else ENDED_JOB
+            assert now.record == str(parent).encode() + b"\xff"
+            assert ids((await store.find(Query.where(tags=["^" + parent.hex]))).jobs) == [now.id]
+            assert now.priority == (n if n < length else 0)
+            assert UUID(bytes=now.id).version == 7
+            await hand.succeed(await hand.take_one(f"level-{n}/any"))
+            before = now.id
+        assert sum((await store.count(Query.everything())).values()) == length + 1
+
+    async def test_each_epoch_of_each_level_has_its_own_follow_ups(self, store: Store) -> None:
+        made = await one(store, chain(new_id().bytes, 3))
+        hand = await Hand(store).join()
+        await hand.succeed(await hand.take_one("level-0/any"))
+        for _ in range(2):
+            await store.act(Action.RETRY, Query(ids=(made.id,)))
+            await hand.succeed(await hand.take_one("level-0/any"))
+        for n, expected in ((1, 3), (2, 6), (3, 12)):
+            await hand.succeed(*await hand.take(99, f"level-{n}/any"))
+            rows = (await levels(store, 3))[n - 1]
+            assert len({each.id for each in rows}) == expected
+            if n < 3:
+                await store.act(Action.RETRY, Query(ids=tuple(each.id for each in rows)))
+                await hand.succeed(*await hand.take(99, f"level-{n}/any"))
+
+    async def test_a_repeated_turn_makes_no_second_follow_up_of_a_follow_up(self, store: Store) -> None:
+        await one(store, chain(new_id().bytes, 2))
+        hand = await Hand(store).join()
+        for n in range(3):
+            await hand.succeed(await hand.take_one(f"level-{n}/any"))
+            await hand.repeat()
+        assert [len(rows) for rows in await levels(store, 2)] == [1, 1]
+
+    async def test_a_deleted_follow_up_leaves_no_follow_ups_behind(self, store: Store) -> None:
+        made = await one(store, chain(new_id().bytes, 2))
+        hand = await Hand(store).join()
+        await hand.succeed(await hand.take_one("level-0/any"))
+        [[first], _] = await levels(store, 2)
+        await store.act(Action.DELETE, Query(ids=(first.id,)))
+        await store.act(Action.DELETE, Query(ids=(made.id,)))
+        await put_in(store, made, retry=True)
+        await hand.succeed(await hand.take_one("level-0/any"))
+        await hand.succeed(await hand.take_one("level-1/any"))
+        assert [len(rows) for rows in await levels(store, 2)] == [1, 1]
+
     async def test_two_concurrent_ends_make_one_follow_up(self, store: Store, second_store: Store) -> None:
         """An ack races a rescue: the job ends once or goes back, and its follow-up is made once or not at all."""
         for _ in range(8):
@@ -224,7 +306,7 @@ class TestFollowUps:
 
 @pytest.mark.asyncio
 class TestRefusedFollowUps:
-    @pytest.mark.parametrize("what", ["unique", "parents", "limits", "follow-ups", "no end", "no room"])
+    @pytest.mark.parametrize("what", ["unique", "parents", "limits", "too many", "inside", "no end", "no room"])
     async def test_options_that_a_follow_up_cannot_have_are_refused(self, store: Store, what: str) -> None:
         """The enqueue refuses the whole batch. Otherwise the error would appear at the end of the job."""
         plain, own, parent = job(), new_id().bytes, await one(store)
@@ -233,7 +315,8 @@ class TestRefusedFollowUps:
             "unique": FollowUp(State.DEAD, job(id=place, unique=UniqueKey(b"k" * 16))),
             "parents": FollowUp(State.DEAD, job(id=place, after=[parent])),
             "limits": FollowUp(State.DEAD, job(id=place, buckets=[bucket("gate", 1)])),
-            "follow-ups": FollowUp(State.DEAD, followed()),
+            "too many": FollowUp(State.DEAD, chain(place, MOST_FOLLOW_UPS)),
+            "inside": FollowUp(State.DEAD, chain(place, 2, unique=UniqueKey(b"k" * 16))),
             "no end": FollowUp(State.RETRYING, job(id=place)),
             "no room": FollowUp(State.DEAD, job(id=place[:15] + b"\1")),
         }

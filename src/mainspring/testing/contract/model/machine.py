@@ -115,7 +115,7 @@ class CommonMachine(RuleBasedStateMachine):
     def call(self, data: st.DataObject, do: Callable[[Store], Coroutine[Any, Any, R]]) -> R:
         """One call through one of the two clients; the model's step begins at the store's time."""
         client = self.clients[data.draw(st.integers(0, 1), label="client")]
-        now = self.run(client.promote(0)).now if self.stepped_back else self.clock.now_us()
+        now = self.run(client.now()) if self.stepped_back else self.clock.now_us()
         self.model.begin(now)
         return self.run(do(client))
 

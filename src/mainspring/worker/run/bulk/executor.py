@@ -16,6 +16,7 @@ import msgspec
 
 from mainspring.errors import Undecodable, WrongOutcomes
 from mainspring.tasks.bulk import error_of, outcomes_of
+from mainspring.worker.lease.shared_state import CALL_SHIFT
 from mainspring.worker.run.bulk.attempt import BulkAttempt
 from mainspring.worker.run.context import current
 
@@ -32,7 +33,8 @@ class BulkExecutor:
     def __init__(self, single: Executor, shared_state: SharedState) -> None:
         self._single = single
         self._shared_state = shared_state
-        self._extra_lines = _ExtraLines(shared_state)
+        self.extra_lines = ExtraLines(shared_state)
+        """Lines of the shared state for further items of bulk calls, and for bodies in the place of waiting bodies."""
 
     def refuse(self, attempt: RunningAttempt) -> Ack | None:
         """Take out the items that must not start any more. Returns an ack if no item is left."""
@@ -67,13 +69,19 @@ class BulkExecutor:
         fn, first = self._single.wrap(call)
         return fn, (*first, values), {}
 
+    def seconds_until_start(self, attempt: RunningAttempt) -> float:
+        """How long the call must wait because of the rate limits of its items."""
+        return self._single.seconds_until_start(attempt)
+
     def begin(self, attempt: RunningAttempt, slot: int) -> None:
         """The call starts now, in ``slot``. Its first item uses the line of the slot in the shared state, the other
         items use extra lines."""
         call = cast("BulkAttempt", attempt)
         for place, item in enumerate(call.items):
             item.timeout = call.timeout
-            self._single.begin(item, self._extra_lines.take() if place else slot)
+            self._single.begin(item, self.extra_lines.take() if place else slot)
+            if place and item.slot >= 0:
+                self._shared_state.mark(item.slot, (slot + 1) << CALL_SHIFT)
         first = call.items[0]
         call.slot, call.started, call.soft_at, call.check_at = slot, first.started, first.soft_at, first.check_at
         call.begun = True
@@ -85,7 +93,7 @@ class BulkExecutor:
             if item.slot >= 0:
                 self._shared_state.end(item.slot)
                 if item.slot != attempt.slot:
-                    self._extra_lines.release(item.slot)
+                    self.extra_lines.release(item.slot)
 
     def ack_success(self, attempt: RunningAttempt, value: Any) -> Ack:
         """Settle each item by its outcome."""
@@ -124,7 +132,7 @@ def _copy_ending(item: RunningAttempt, call: BulkAttempt) -> None:
     item.soft_raised = call.soft_raised
 
 
-class _ExtraLines:
+class ExtraLines:
     """Lines of the shared state behind the lines of the slots, used as they are needed.
 
     The shared state has thousands of lines. The supervisor does not see an item that finds no free line: if it must

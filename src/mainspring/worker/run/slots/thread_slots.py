@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
@@ -32,6 +33,9 @@ from mainspring.worker.run.executor import Executor
 from mainspring.worker.run.slots.base import ClaimAhead, Finish
 from mainspring.worker.run.timeouts import AttemptTimeouts
 
+_LOOK_AGAIN = 0.05
+"""Seconds after which a body that waits for its rate limit looks whether it was asked to end."""
+
 
 class ThreadSlots:
     """Runs functions. Threads are created when there is work for them, up to ``slots``."""
@@ -43,8 +47,11 @@ class ThreadSlots:
         self.executor = executor
         self.timeouts = timeouts
         self._finish = finish
-        self._first = first
+        self._lines = list(range(first + slots - 1, first - 1, -1))  # of the shared state, without a thread
         self._threads: list[SlotThread] = []
+        self._retiring = threading.Lock()
+        self.surplus = False
+        """There may be more threads than slots: a thread that ends a body calls :meth:`retire`."""
         self._queue: SimpleQueue[RunningAttempt | None] = SimpleQueue()
         self._ended: deque[tuple[RunningAttempt, Ack]] = deque()
         self._waking = False
@@ -56,7 +63,41 @@ class ThreadSlots:
         self.held += 1
         self._queue.put(attempt)
         if len(self._threads) < self.slots and len(self._threads) < self.held:
-            self._threads.append(SlotThread(self, self._first + len(self._threads)))
+            self._start_thread()
+
+    def _start_thread(self) -> None:
+        with self._retiring:
+            self._threads.append(SlotThread(self, self._lines.pop()))
+
+    def add_slot(self) -> bool:
+        with self._retiring:
+            if len(self._threads) <= self.slots:  # else a surplus thread has a line, and is needed now
+                line = self.executor.bulk.extra_lines.take()
+                if line < 0:
+                    return False
+                self._lines.append(line)
+            self.slots += 1
+        if len(self._threads) < min(self.slots, self.held):
+            self._start_thread()
+        return True
+
+    def remove_slot(self) -> None:
+        with self._retiring:
+            self.slots -= 1
+            if len(self._threads) > self.slots:
+                self.surplus = True
+            else:
+                self.executor.bulk.extra_lines.release(self._lines.pop())
+
+    def retire(self, thread: SlotThread, line: int) -> bool:
+        """Whether this thread must end, because there are more threads than slots. From that thread."""
+        with self._retiring:
+            self.surplus = len(self._threads) > self.slots + 1
+            if len(self._threads) <= self.slots:
+                return False
+            self._threads.remove(thread)
+            self.executor.bulk.extra_lines.release(line)
+            return True
 
     def take_waiting(self, before: float) -> list[RunningAttempt]:
         taken: list[RunningAttempt] = []
@@ -78,6 +119,15 @@ class ThreadSlots:
         """Let idle threads end. A thread that does not end stays until the process ends."""
         for _ in self._threads:
             self._queue.put(None)
+
+    @property
+    def unfinished(self) -> int:
+        """How many attempts wait or run here, without the ended attempts that the loop has not collected yet."""
+        return self.held - len(self._ended)
+
+    def uncollected(self) -> list[tuple[RunningAttempt, Ack]]:
+        """The ended attempts that the loop has not collected yet. Any thread."""
+        return list(self._ended.copy())
 
     # ---- from the threads --------------------------------------------------------------------
 
@@ -131,6 +181,8 @@ class SlotThread:
         pool = self._pool
         while (attempt := pool.take()) is not None:
             pool.run(self._work, attempt)
+            if pool.surplus and pool.retire(self, self._slot):
+                return
 
     def _work(self, attempt: RunningAttempt) -> None:
         pool = self._pool
@@ -162,6 +214,9 @@ class SlotThread:
     ) -> None:
         try:
             fn, args, kwargs = executor.prepare_call(attempt)
+            if attempt.limited:
+                while (pause := executor.seconds_until_start(attempt)) > 0:
+                    time.sleep(min(pause, _LOOK_AGAIN))
             self._enter(attempt, executor)
             value = fn(*args, **kwargs)
             self._inside = (

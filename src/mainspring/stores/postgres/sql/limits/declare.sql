@@ -1,8 +1,9 @@
 -- Limits as code declares them and as operators change them.
 --
--- A change of a limit is written first. Then the function waits for the turns that have read the limit already, and
--- notes the limit in the table rechecks. The lanes that wait for buckets of this limit are rechecked in slices
--- afterwards (recheck_changed_limits), so that a change of a limit with a million waiting lanes stays short.
+-- A change of a limit is written first. Then the function waits for the turns that have read the limit already, notes
+-- the limit in the table rechecks, and rechecks the first {RECHECK_SLICE} lanes that wait for buckets of this limit. So the
+-- change is one step. If more lanes wait, they are rechecked in slices afterwards, by the caller or by promotions
+-- (recheck_changed_limits): a change of a limit with a million waiting lanes stays short.
 
 -- add_limits: store those of these limits that are not stored yet. Stored limits are neither changed nor locked.
 create function {schema}.add_limits_v1(p_limits jsonb) returns void language plpgsql as $$
@@ -72,7 +73,7 @@ $$;
 -- request_rechecks: wait for the turns that have read these limits already; no turn reads a limit meanwhile. Then note
 -- that the lanes which wait for buckets of these limits must be rechecked. The caller has written the limits before: it
 -- waits for the open transaction of a producer there, never here.
--- returns the queues in which a job waits for an unkeyed bucket of these limits
+-- returns the queues in which a job waits for an unkeyed bucket of these limits, or in which a lane was rechecked
 create function {schema}.request_rechecks_v1(p_limits text[]) returns text[] language plpgsql as $$
 declare
     v_woken text[];
@@ -86,16 +87,16 @@ begin
             where w.bucket = any(array[u.name]) returning w.queue
     )
     select array(select distinct t.queue from waiting t) into v_woken;
-    return v_woken;
+    return v_woken || (select s.woken from {schema}.recheck_changed_limits_v1() s);
 end
 $$;
 
--- recheck_changed_limits: recheck the next lanes that wait for a limit which was changed. A lane that a turn has locked
--- is
--- skipped: that turn has read the new limit.
+-- recheck_changed_limits: recheck the next {RECHECK_SLICE} lanes that wait for a limit which was changed. A lane that a turn
+-- has locked is skipped: that turn has read the new limit.
 -- returns the queues in which a job may start, and whether more lanes are left
-create function {schema}.recheck_changed_limits_v1(p_limit integer, out woken text[], out more boolean) language plpgsql as $$
+create function {schema}.recheck_changed_limits_v1(out woken text[], out more boolean) language plpgsql as $$
 declare
+    c_slice constant integer := {RECHECK_SLICE};
     v_recheck {schema}.rechecks;
     v_lanes bigint[];
     v_last text;
@@ -110,9 +111,9 @@ begin
         select l.id, l.waits_for from {schema}.keyed_lanes l
         where l.waits_for >= v_recheck.bucket and l.waits_for < v_recheck.name || '>'
             and split_part(l.waits_for, '=', 1) = v_recheck.name
-        order by l.waits_for limit p_limit for no key update skip locked
+        order by l.waits_for limit c_slice for no key update skip locked
     ) n;
-    if cardinality(v_lanes) < p_limit then
+    if cardinality(v_lanes) < c_slice then
         delete from {schema}.rechecks s where s.name = v_recheck.name;
     else
         update {schema}.rechecks s set bucket = v_last where s.name = v_recheck.name;

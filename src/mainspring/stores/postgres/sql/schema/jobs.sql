@@ -121,6 +121,7 @@ create table {schema}.marks (
 create index marks_job on {schema}.marks (job);
 
 -- the follow-up jobs of a job, for as long as the job is kept: a retry by hand may need them again
+-- follows: the follow-up jobs of the follow-up job, as store_follow_ups reads them
 create table {schema}.follow_ups (
     job bytea not null,
     state text not null check (state in ({FINAL})),
@@ -138,6 +139,8 @@ create table {schema}.follow_ups (
     keep bigint,
     marks text[] not null,
     record bytea not null,
+    followed smallint not null,
+    follows jsonb,
     primary key (job, state, n)
 );
 

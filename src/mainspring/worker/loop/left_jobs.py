@@ -1,0 +1,120 @@
+"""What a worker with ``until_empty`` or ``burst`` waits for, and what it leaves behind when it ends.
+
+``burst`` waits for ready and running jobs, ``until_empty`` also for scheduled and retrying jobs. Neither waits for a
+job that no event of this run can start: a job in a paused or disabled queue, of a task that the worker cannot run,
+pinned to another version, or behind a limit of size 0 or a breaker that stays open until an operator resets it.
+``burst`` does not wait for any open breaker. The jobs that are left are counted by what holds them: an end is never
+reported as "all jobs finished" while there are jobs that no live worker can run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from mainspring.jobs.query import Query
+from mainspring.jobs.why import Obstacle, explain
+from mainspring.queues.records import QueueMode
+from mainspring.states import State
+from mainspring.worker.eligibility import meets_terms, runnable_tasks
+
+if TYPE_CHECKING:
+    from mainspring.jobs.records import JobRow
+    from mainspring.limits.records import Bucket, BucketRow
+    from mainspring.stores.base import Store
+    from mainspring.worker.config import WorkerConfig
+
+_MAX_EXPLAINED = 1000
+"""The number of jobs that are looked at for the report."""
+_MAX_REASONS = 5
+_SOON = (State.READY, State.RUNNING)
+_LATER = (*_SOON, State.SCHEDULED, State.RETRYING)
+_HOLDS = frozenset({"paused", "disabled", "breaker", "no_worker", "labels", "version", "unknown_task", "dependency"})
+"""The kinds of obstacles that do not end by themselves while this worker is the only one."""
+
+
+async def has_jobs_to_wait_for(store: Store, config: WorkerConfig) -> bool:
+    """Whether a job is running or can still start in this run."""
+    settings, tasks = config.settings, runnable_tasks(config)
+    if config.tasks and not tasks:
+        return False  # this worker cannot run any of the tasks that it knows
+    states = _SOON if settings.burst else _LATER
+    counts = await store.count(Query.where(states=states, queues=settings.queues, tasks=tasks or None))
+    if counts[State.RUNNING]:
+        return True
+    if not any(counts[state] for state in states):
+        return False
+    closed = {row.name for row in await store.queues() if row.mode is QueueMode.PAUSED or row.disabled is not None}
+    served = [queue for queue in settings.queues if queue not in closed]
+    return bool(served) and await _can_start_one(store, config, served, states, tasks)
+
+
+async def _can_start_one(
+    store: Store, config: WorkerConfig, queues: list[str], states: tuple[State, ...], tasks: tuple[str, ...]
+) -> bool:
+    """Whether one of the waiting jobs of these queues can start, now or later."""
+    waiting = Query.where(states=states, queues=queues, tasks=tasks or None)
+    seen: dict[tuple[Bucket, ...], bool] = {}
+    cursor = None
+    while True:
+        page = await store.find(waiting, cursor=cursor)
+        for row in page.jobs:
+            if not meets_terms(row.lane, config):
+                continue
+            if row.state is not State.READY or not row.buckets:
+                return True
+            if row.buckets not in seen:
+                found = await store.buckets(row.buckets)
+                seen[row.buckets] = not any(_is_shut(bucket, burst=config.settings.burst) for bucket in found)
+            if seen[row.buckets]:
+                return True
+        if (cursor := page.cursor) is None:
+            return False
+
+
+def _is_shut(bucket: BucketRow, *, burst: bool) -> bool:
+    """Whether the bucket lets no job start until an operator changes it; with ``burst``, also an open breaker."""
+    breaker = bucket.breaker
+    if breaker is not None:
+        return breaker.state == "open" and (burst or breaker.until is None)
+    return bucket.size <= 0
+
+
+async def describe_left_jobs(store: Store, config: WorkerConfig) -> str:
+    """The jobs that no live worker can run, counted by what holds them; empty if there is none.
+
+    With ``queues=``, only jobs of these queues count; else all jobs of the store.
+    """
+    settings = config.settings
+    states = (State.READY,) if settings.burst else (State.READY, State.SCHEDULED, State.RETRYING, State.BLOCKED)
+    query = Query.where(states=states, queues=settings.queues if config.chosen_queues else None)
+    reasons, held, cursor, seen = Counter[str](), dict[object, str](), None, 0
+    now = (await store.promote(0)).now
+    while seen < _MAX_EXPLAINED:
+        page = await store.find(query, cursor=cursor)
+        for row in page.jobs:
+            alike = (row.state, row.queue, row.task, row.lane, row.buckets)
+            if alike not in held:
+                held[alike] = await _describe_hold(store, row, now)
+            if held[alike]:
+                reasons[held[alike]] += 1
+        seen += len(page.jobs)
+        if (cursor := page.cursor) is None:
+            break
+    if not reasons:
+        return ""
+    count = sum(reasons.values())
+    parts = [f"{n} because {reason}" for reason, n in reasons.most_common(_MAX_REASONS)]
+    more = "at least " if cursor is not None else ""
+    return (
+        f"{more}{count} {'job is' if count == 1 else 'jobs are'} left that no live worker can run: {'; '.join(parts)}"
+    )
+
+
+async def _describe_hold(store: Store, row: JobRow, now: int) -> str:
+    why = await explain(store, row, now)
+    return next((each.text for each in why.obstacles if _holds(each)), "")
+
+
+def _holds(found: Obstacle) -> bool:
+    return found.kind in _HOLDS or (found.kind in ("limit", "rate") and not found.jobs and found.until is None)
