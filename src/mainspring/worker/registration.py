@@ -152,7 +152,7 @@ async def record_program(store: Store, config: WorkerConfig, outage: Outage) -> 
     known = await _retry(functools.partial(store.documents, PROGRAMS), retry_log)
     if found := find_foreign(config.program, config.tasks, known):
         address = config.store
-        log.warning(describe_foreign(config.program, found, redact(address.url), address.namespace))
+        log.warning(describe_foreign(config.program, found, mask_url(address.url), address.namespace))
     data, mine = describe_program(config.tasks), {doc.name: doc for doc in known}.get(config.program)
     if mine is None or mine.data != data:
         now = await _retry(store.now, retry_log)
