@@ -187,6 +187,18 @@ def test_flags_of_worker_reach_the_app(probe: Shop) -> None:
     assert json.loads((probe.folder / "told.json").read_text()) == FLAGS
 
 
+@pytest.mark.option("cli.worker.concurrency")
+def test_a_number_is_the_concurrency_of_all_queues(probe: Shop) -> None:
+    words = [word for word in WORDS if word not in ("--concurrency", "a=2")]
+    ran = probe.call("worker", "probe.py", *words, "--concurrency", "4")
+    assert ran.code == 0, ran.err
+    assert json.loads((probe.folder / "told.json").read_text()) == {**FLAGS, "concurrency": 4}
+    ran = probe.call("worker", "probe.py", *words, "--concurrency", "4", "--concurrency", "a=2")
+    assert ran.code == 2
+    assert "concurrency='4': is not QUEUE=N" in ran.err
+    assert "--concurrency 4 for all jobs, or --concurrency email=5" in ran.err
+
+
 @pytest.mark.option("cli.dev.queues", "cli.dev.processes", "cli.dev.async_slots", "cli.dev.thread_slots")
 @pytest.mark.option("cli.dev.concurrency", "cli.dev.lease", "cli.dev.until_empty", "cli.dev.poll", "cli.dev.sweep")
 @pytest.mark.option("cli.dev.grace", "cli.dev.roles", "cli.dev.labels", "cli.dev.app", "cli.dev.log_level")

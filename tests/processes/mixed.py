@@ -143,7 +143,7 @@ class Mixed:
         """What ``load`` enqueues."""
         return [
             self.endless.s(),
-            self.expired.s().options(delay="1h", expires="1ms"),
+            self.expired.s().options(queue="unserved", expires="1ms"),
             self.good.s(seconds),
             self.thread.s(seconds),
             self.good.s().options(delay="200ms"),

@@ -123,7 +123,7 @@ def test_cancelled_is_called_for_an_expired_job(app: Mainspring) -> None:
     @app.task(name="late")
     async def late() -> None: ...
 
-    job = late.options(expires="10ms", delay="1h").enqueue()
+    job = late.options(expires="10ms", queue="unserved").enqueue()
     with app.worker():
         until(lambda: heard.events, "the hook was told")
     assert heard.names(job) == ["cancelled"]

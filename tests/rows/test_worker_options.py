@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring import Mainspring
+from mainspring import Mainspring, Query
 from mainspring.client import blocking
 from mainspring.states import State
 from mainspring.testing.contract.hands import Hand
@@ -97,6 +97,31 @@ class TestSlots:
         with app.worker(concurrency={"slow": 3}):
             assert {job.join(timeout=LIMIT).state for job in jobs} == {State.SUCCEEDED}
         assert busy.most == 3
+
+    @pytest.mark.option("worker.concurrency")
+    def test_a_number_is_the_maximum_of_jobs_at_once_in_all_slots(self, made: Any) -> None:
+        app, busy, release = made(concurrency=50), Busy(), threading.Event()
+
+        @app.task(name="in_the_loop", queue="a")
+        async def in_the_loop() -> None:
+            with busy:
+                await asyncio.to_thread(release.wait, LIMIT)
+
+        @app.task(name="in_a_thread", queue="b")
+        def in_a_thread() -> None:
+            with busy:
+                release.wait(LIMIT)
+
+        jobs = [task.enqueue() for task in (in_the_loop, in_a_thread) for _ in range(8)]
+        with app.worker(concurrency=4):
+            until(lambda: app.jobs.count()[State.RUNNING] == 4, "four jobs run")
+            [waiting] = app.jobs.list(Query.where(states=["ready"]), limit=1).jobs
+            why = app.jobs.get(waiting.id).why()
+            assert [(each.kind, len(each.jobs)) for each in why.obstacles] == [("capped", 4)]
+            assert "has reached concurrency= (4/4)" in str(why)
+            release.set()
+            assert {job.join(timeout=LIMIT).state for job in jobs} == {State.SUCCEEDED}
+        assert busy.most == 4
 
     @pytest.mark.option("worker.queues")
     def test_queues_are_the_queues_that_the_worker_serves(self, made: Any) -> None:

@@ -236,6 +236,11 @@ class Slots:
     def running(self) -> list[Any]:
         return []
 
+    def add_slot(self) -> bool:
+        return False
+
+    def remove_slot(self) -> None: ...
+
     def close(self) -> None: ...
 
 

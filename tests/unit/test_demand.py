@@ -111,6 +111,28 @@ def test_weighted_queues_share_however_slots_become_free(aio: int, thread: int, 
     assert all(abs(shop.shares()[queue] - 10 * weight) <= 1 for queue, weight in WEIGHTS.items()), shop.shares()
 
 
+@settings(deadline=None)
+@given(
+    st.integers(1, 9), st.integers(0, 12), st.integers(0, 12), st.integers(0, 50), st.booleans(), st.integers(0, 1_000)
+)
+def test_a_worker_holds_no_more_jobs_than_its_concurrency_and_runs_all(
+    most: int, aio: int, thread: int, ahead: int, weighted: bool, seed: int
+) -> None:
+    random = Random(seed)
+    kinds = [kind for kind, slots in (("async", aio), ("thread", thread)) if slots]
+    ready = {base_lane(queue, kind): random.randint(0, 30) for queue in WEIGHTS for kind in kinds}
+    shop = Shop(
+        ready, aio=Slots(aio, ahead), thread=Slots(thread, ahead), max_jobs=most, weights=WEIGHTS if weighted else None
+    )
+    for _ in range(5 * sum(ready.values())):  # a turn may ask an empty queue for its share
+        shop.turn()
+        assert shop.held.total() <= most
+        if running := list(shop.held.elements()):
+            shop.finish(random.choice(running))
+            shop.demand.wake()
+    assert shop.got.total() == sum(ready.values())
+
+
 def test_a_partial_reply_favours_no_queue() -> None:
     """Replies are partial when payloads are large. Queues at the end of the wants come first in the next turn."""
     shop = Shop(backlog(), aio=Slots(60), thread=Slots(0), weights=WEIGHTS)

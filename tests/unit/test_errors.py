@@ -84,6 +84,7 @@ SAMPLES: list[BaseException] = [
     errors.DrainTimeout("email", 5.0, 2),
     errors.WouldBlockLoop("job.result"),
     errors.WouldDeadlock(),
+    errors.OptionsOnCall("shop.send", ["delay"], "enqueue"),
     errors.NoMainGuard(),
     errors.NotOpen("closed"),
     errors.NotTriggered("nightly", "it is disabled"),

@@ -69,9 +69,10 @@ async def test_the_history_of_a_store_is_read_and_passes() -> None:
             await again.aenqueue(),
             await hopeless.aenqueue(),
             await good.options(delay="1h").aenqueue(),
-            await good.options(delay="1h", expires="1m").aenqueue(),
+            await good.options(expires="1m").aenqueue(),
         ]
         await jobs[3].acancel()
+        t.clock.advance("2m")
         await t.adrain(future=True)
         with pytest.raises(JobDead):
             await jobs[2].aresult()

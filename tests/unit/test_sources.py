@@ -71,6 +71,7 @@ class TestEnvironment:
             ("KEEP_COUNT", "many", "MAINSPRING_KEEP_COUNT: keep_count='many': must be a whole number"),
             ("KEEP_COUNT", "1.5", "MAINSPRING_KEEP_COUNT: keep_count='1.5': must be a whole number"),
             ("CONCURRENCY", "email", "MAINSPRING_CONCURRENCY: concurrency='email': 'email' is not NAME=VALUE"),
+            ("CONCURRENCY", "0", "MAINSPRING_CONCURRENCY: concurrency=0: must be a whole number"),
             ("CONCURRENCY", "a=1,a=2", "MAINSPRING_CONCURRENCY: concurrency='a=1,a=2': 'a' is given twice"),
             ("CONCURRENCY", "a=x", "MAINSPRING_CONCURRENCY: concurrency['a']='x': must be a whole number"),
             ("ROUTES", "a=b c", "MAINSPRING_ROUTES: routes['a']='b c': is not a queue name"),

@@ -16,6 +16,8 @@ from mainspring.cli.common import moment
 from mainspring.errors import InvalidOption
 from mainspring.options.table import Option, Scope, options_for
 
+_NUMBERS = "int | Mapping[str, int]"
+
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "queues": ("-Q",),
     "processes": ("-p",),
@@ -62,8 +64,8 @@ def _flag(option: Option, scope: Scope, default: str | None) -> Callable[[Any], 
     kind = option.type.removesuffix(" | None")
     if kind == "bool":
         return click.option(*names, is_flag=True, default=None, help=option.doc)
-    if kind == "Sequence[str]" or kind.startswith("Mapping"):
-        metavar = {"Sequence[str]": "TEXT", "Mapping[str, int]": "QUEUE=N"}.get(kind, "NAME=VALUE")
+    if kind == "Sequence[str]" or "Mapping" in kind:
+        metavar = {"Sequence[str]": "TEXT", _NUMBERS: "N|QUEUE=N"}.get(kind, "NAME=VALUE")
         return click.option(*names, multiple=True, metavar=metavar, help=f"{option.doc} Repeat it for several.")
     metavar = {"Duration": "DURATION", "int": "N", "datetime": "WHEN"}.get(kind, "TEXT" if scope == "job" else "NAMES")
     shown = default or option.shown_default or str(option.default)
@@ -79,8 +81,9 @@ def _read(option: Option, value: Any) -> Any:
         return read_value(value)
     if kind == "datetime":
         return _time(value, option.name)
-    if kind == "Mapping[str, int]":
-        return dict(_queue_number(each, option.name) for each in value)
+    if kind == _NUMBERS:
+        alone = [each for each in value if each.isdigit()]
+        return int(alone[0]) if len(value) == len(alone) == 1 else dict(_queue_number(e, option.name) for e in value)
     if kind.startswith("Mapping"):
         return dict(_pair(each, option.name) for each in value)
     return value
@@ -105,7 +108,8 @@ def _pair(text: str, name: str) -> tuple[str, Any]:
 def _queue_number(text: str, name: str) -> tuple[str, int]:
     queue, equals, number = text.partition("=")
     if not equals or not number.isdigit():
-        raise InvalidOption(name, text, "is not QUEUE=N", hint=f"--{name} email=5")
+        hint = f"--{name} 4 for all jobs, or --{name} email=5 --{name} sms=2 by queue; not both."
+        raise InvalidOption(name, text, "is not QUEUE=N", hint=hint)
     return queue, int(number)
 
 

@@ -19,10 +19,13 @@ from contextlib import aclosing
 from functools import update_wrapper
 from typing import Any, ParamSpec, TypeVar, cast
 
+from mainspring.common import job_threads
 from mainspring.errors import WouldBlockLoop
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_SLICE = 0.25  # most seconds of one uninterrupted wait in the thread of a job
 
 
 # ---- twins -------------------------------------------------------------------------------------------
@@ -120,10 +123,23 @@ def run(verb: str, call: Coroutine[Any, Any, R]) -> R:
         raise WouldBlockLoop(verb)
     future = asyncio.run_coroutine_threadsafe(call, _background.loop)
     try:
-        return future.result()
+        return _wait_in_slices(future) if job_threads.here() else future.result()
     except BaseException:
         future.cancel()  # Ctrl-C during the wait ends the call too
         raise
+
+
+def _wait_in_slices(future: Future[R]) -> R:
+    """The result of ``future``. In the thread of a job a time limit or a cancel order raises an exception, which the
+    interpreter cannot raise during one long wait."""
+    while True:
+        try:
+            return future.result(_SLICE)
+        except TimeoutError as error:
+            if type(error) is not TimeoutError:  # a time limit of the job, or the call's own error
+                raise
+            if future.done():
+                return future.result()
 
 
 def spawn(call: Coroutine[Any, Any, R]) -> Future[R]:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from mainspring.client import blocking
 from mainspring.codec import loads
+from mainspring.common.current import current
 from mainspring.common.handles import Handle
 from mainspring.common.ids import id_of
 from mainspring.common.pause import PollPause
@@ -225,13 +226,26 @@ class Job(Handle, Generic[R_co]):
             raise WrongState(self.id, action, state, sources(action))
 
     async def _wait_for_end(self, timeout: Duration | None) -> JobRow:
+        """Wait. Inside a job the slot of that job runs other jobs meanwhile."""
+        row = await self._row()
+        attempt = current.get(None)
+        if attempt is None or row.state in FINAL:
+            return await self._poll_until_end(row, timeout)
+        attempt.environment.lender.begin_wait(attempt, row)
+        try:
+            return await self._poll_until_end(row, timeout)
+        finally:
+            attempt.environment.lender.end_wait(attempt)
+
+    async def _poll_until_end(self, row: JobRow, timeout: Duration | None) -> JobRow:
         pace = PollPause(timeout)
         say_at = time.monotonic() + SAY_AFTER if timeout is None else None
-        while (row := await self._row()).state not in FINAL:
+        while row.state not in FINAL:
             if say_at is not None and time.monotonic() >= say_at:
                 say_at = None
                 await self._say_what_it_waits_for(row)
             await self._pause(pace, row)
+            row = await self._row()
         return row
 
     async def _say_what_it_waits_for(self, row: JobRow) -> None:

@@ -5,7 +5,8 @@ A key belongs to its task and its mode: the same text for another task, or in an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Literal, get_args
 
@@ -18,6 +19,7 @@ from mainspring.jobs.records import UniqueKey
 
 OnConflict = Literal["return", "replace", "error"]
 KeyMode = Literal["once", "debounce", "throttle", "keep_last"]
+_PLACEHOLDER = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)(?:[!:.\[][^{}]*)?\}(?!\})")
 KEY_LIMIT = 500
 """The maximum length of a key in characters."""
 
@@ -213,6 +215,19 @@ def claim_of(
         hash_, said = _hash(task, b"arguments" + kind, canonical(chosen)), spelled(chosen, hide)[:KEY_LIMIT]
     print_ = _hash(task, b"print", canonical(dict(sorted(found.items())))) if key.keep else b""
     return UniqueKey(hash_, key.window, key.on_conflict, key.mode, key.max_wait, key.keep, print_), said
+
+
+def refuse_placeholders(option: str, texts: Iterable[str], subject: str, names: Collection[str] | None = None) -> None:
+    """Refuse a key or a tag with a name in braces: nothing replaces it. ``names``: only these names are refused."""
+    for text in texts:
+        for name in _PLACEHOLDER.findall(text):
+            if names is None or name in names:
+                own = f"{option}=f{text!r}" if option == "key" else f"{option}=[f{text!r}]"
+                hint = f"For the value of an argument: task.options({own}).enqueue(...)"
+                if option == "key":
+                    hint = f"For the values of arguments: key=Key.arguments({name!r}). For one job: {own}, with an f."
+                why = f"is plain text: {{{name}}} is not replaced, so every job would have the same {option}"
+                raise InvalidOption(option, text, why, subject=subject, hint=hint)
 
 
 def check_names(key: Key, task: str, known: Collection[str], *, hint: str = "") -> None:

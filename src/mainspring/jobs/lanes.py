@@ -204,6 +204,16 @@ def limits_in(lane: str) -> frozenset[str]:
     return frozenset(names) - {""}
 
 
+def bucket_labels_in(lane: str) -> frozenset[str]:
+    """The buckets in the name of a lane.
+
+    >>> sorted(bucket_labels_in("email/async#api=tenant=7!")), bucket_labels_in("email/async")
+    (['api', 'tenant=7'], frozenset())
+    """
+    unkeyed, _, keyed = lane.partition("?")[0].partition("#")[2].rstrip("!").partition("=")
+    return frozenset({*unkeyed.split(","), *keyed.split(",")}) - {""}
+
+
 def _label(name: str) -> str:
     """A name as part of the name of a lane: short, and without the characters that have a meaning there."""
     if _PLAIN.fullmatch(name):

@@ -7,21 +7,22 @@ be used here and missed by the template of plain jobs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
 import msgspec
 
 from mainspring.codec import loads
+from mainspring.common.clock import to_datetime
 from mainspring.common.ids import derived_id
 from mainspring.errors import ArgumentError, InvalidOption
-from mainspring.jobs.keys import Key, claim_of
+from mainspring.jobs.keys import Key, claim_of, refuse_placeholders
 from mainspring.jobs.query import parent_mark
 from mainspring.jobs.records import ENDED_JOB, MOST_FOLLOW_UPS, FollowUp, JobBody, NewJob, UniqueKey
 from mainspring.limits.declare import BoundLimit, bind, buckets_of
 from mainspring.limits.records import Bucket
-from mainspring.options.table import RECORD_OPTIONS, options_for
+from mainspring.options.table import RECORD_OPTIONS, expires_too_soon, options_for
 from mainspring.queues.fairness import FairKeys
 from mainspring.queues.records import FairKey
 from mainspring.schedules.records import part_mark
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 FOLLOW_UPS = {"on_success": State.SUCCEEDED, "on_dead": State.DEAD, "on_cancel": State.CANCELLED}
 """The option that names a follow-up job, and the state of the job that it follows."""
+
+_CLOCKS_DIFFER = 60_000_000
+"""Microseconds by which the clock of a producer may differ from the store's."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -164,9 +168,15 @@ class JobBuilder(NamedTuple):
         own, task = self.given, self.target.carried
         tags = tuple(dict.fromkeys((*task["tags"], *own.get("tags", ()))))
         meta = {**task["meta"], **own.get("meta", {})}
+        if key is not None and key.value is not None and "{" in key.value:
+            self._refuse_placeholders("key", (key.value,))
         unique, said = (None, None) if key is None else self._claim(key)
         if key is not None and key.mode in ("debounce", "throttle"):
             self._refuse_times(key)
+        if own.get("run_at") is not None:
+            self._check_expiry(own["run_at"], own.get("expires", task["expires"]))
+        if own.get("tags"):
+            self._refuse_placeholders("tags", own["tags"])
         body = JobBody(
             args=msgspec.Raw(self.arguments),
             options={name: own[name] for name in own if name in RECORD_OPTIONS} if own else {},
@@ -215,6 +225,19 @@ class JobBuilder(NamedTuple):
 
     def _claim(self, key: Key) -> tuple[UniqueKey, str]:
         return claim_of(key, self.target.name, lambda: self._arguments_by_name(key), self.target.hide)
+
+    def _check_expiry(self, run_at: int, expires: int | None) -> None:
+        """Refuse a job that expires before it may start. The clock of this process is not the store's: a minute is
+        left for the difference."""
+        if expires is not None and run_at > self.app.client.time_us() + expires + _CLOCKS_DIFFER:
+            start = f"run_at={to_datetime(run_at).isoformat()}"
+            raise expires_too_soon(expires, start).about(f"task {self.target.name!r}")
+
+    def _refuse_placeholders(self, option: str, texts: Iterable[str]) -> None:
+        """Refuse the name of an argument in braces: it would not be replaced."""
+        if self.target.arguments is not None and any("{" in text for text in texts):
+            names = self.target.arguments(self.arguments)
+            refuse_placeholders(option, texts, f"task {self.target.name!r}", names)
 
     def _refuse_times(self, key: Key) -> None:
         for name in ("delay", "run_at"):

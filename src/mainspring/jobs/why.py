@@ -244,18 +244,21 @@ def _find_missing_worker(row: JobRow, workers: Sequence[WorkerRow]) -> list[Obst
 
 
 async def _find_capped_workers(store: Store, row: JobRow, workers: Sequence[WorkerRow]) -> list[Obstacle]:
-    """Find whether every worker that would claim the job has reached ``concurrency`` for its queue."""
-    caps = {each.id: _read_facts(each).concurrency.get(row.queue) for each in workers if _would_take(row, each)}
+    """Find whether every worker that would claim the job has reached ``concurrency``, for its queue or for all jobs."""
+    facts = {each.id: _read_facts(each) for each in workers if _would_take(row, each)}
+    caps = {id: each.max_jobs or each.concurrency.get(row.queue) for id, each in facts.items()}
     if not caps or None in caps.values():
         return []
-    page = await store.find(Query(queues=(row.queue,), states=(State.RUNNING,)), limit=_MAX_READ)
-    held = Counter(each.worker for each in page.jobs)
+    page = await store.find(Query(states=(State.RUNNING,)), limit=_MAX_READ)
+    counts = {id: each.max_jobs is not None for id, each in facts.items()}  # whether jobs of any queue count
+    counted = [each for each in page.jobs if counts.get(each.worker or "") or each.queue == row.queue]
+    held = Counter(each.worker for each in counted)
     if any(held[id] < (cap or 0) for id, cap in caps.items()):
         return []
     most = sum(cap or 0 for cap in caps.values())
     whose = "the worker of" if len(caps) == 1 else f"each of the {len(caps)} workers of"
     said = f"{whose} queue {row.queue!r} has reached concurrency= ({sum(held[id] for id in caps)}/{most})"
-    jobs = tuple(UUID(bytes=each.id) for each in page.jobs if each.worker in caps)
+    jobs = tuple(UUID(bytes=each.id) for each in counted if each.worker in caps)
     return [Obstacle(kind="capped", text=said, jobs=jobs[:_MAX_SHOWN], name=row.queue)]
 
 
@@ -270,6 +273,7 @@ class _WorkerFacts(msgspec.Struct):
     version: str = ""
     kinds: tuple[str, ...] = ()
     concurrency: dict[str, int] = {}
+    max_jobs: int | None = None
 
 
 def _read_facts(worker: WorkerRow) -> _WorkerFacts:

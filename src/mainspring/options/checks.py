@@ -168,9 +168,12 @@ def backoff(value: Any, name: str) -> Backoff:
     return coerce(value, what=name)
 
 
-def concurrency(value: Any, name: str) -> dict[str, int]:
+def concurrency(value: Any, name: str) -> int | dict[str, int]:
+    if type(value) is int:
+        return whole(1)(value, name)
     if not isinstance(value, Mapping):
-        raise InvalidOption(name, value, "must map queues to numbers", hint='concurrency={"email": 5}')
+        hint = 'concurrency=4 is for all jobs of a process, concurrency={"email": 5} for the jobs of a queue.'
+        raise InvalidOption(name, value, "must be a whole number, or map queues to whole numbers", hint=hint)
     return {queue_name(queue, name): whole(1)(size, f"{name}[{queue!r}]") for queue, size in value.items()}
 
 

@@ -177,7 +177,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("async_slots", "int", 64, "How many async jobs each process runs at once.", _WORKER, checks.whole(0)),
     Option("thread_slots", "int", min(32, 4 * _CORES), "How many jobs each process runs at once in threads.",
            _WORKER, checks.whole(0), "min(32, 4 x cores)"),
-    Option("concurrency", "Mapping[str, int]", {}, "The maximum number of jobs of a queue at once in each process.",
+    Option("concurrency", "int | Mapping[str, int]", {},
+           "How many jobs each process runs at once in all its slots; or, by queue, how many jobs of the queue.",
            _WORKER, checks.concurrency, "none"),
     Option("lease", "Duration", 15 * SECOND,
            "A worker without a heartbeat for this time loses its jobs; it sends three heartbeats in this time.",
@@ -383,6 +384,14 @@ def _refusal(scope: str, name: str, subject: str) -> UnknownOption | NotBuilt:
     return UnknownOption(subject, name, _BY_SCOPE[scope], hint=hint)
 
 
+def expires_too_soon(expires: int, start: str) -> InvalidOption:
+    """The error of a job that expires before it may start; ``start`` says which option delays it."""
+    return InvalidOption(
+        "expires", format_duration(expires / SECOND), f"the job would expire before it may start ({start})",
+        hint="expires counts from the enqueue, not from the start: give a longer time, or leave it out.",
+    )  # fmt: skip
+
+
 def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> None:
     if resolved.get("delay") is not None and resolved.get("run_at") is not None:
         raise InvalidOption(
@@ -391,6 +400,9 @@ def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> No
             "cannot be given together with run_at",
             hint="delay counts from now. Give only one of the two.",
         )
+    delay, expires = resolved.get("delay"), resolved.get("expires")
+    if delay and expires is not None and expires <= delay:
+        raise expires_too_soon(expires, f"delay={format_duration(delay / SECOND)}")
     if resolved.get("burst") and resolved.get("until_empty"):
         hint = "burst does not wait for scheduled and retrying jobs, until_empty does. Give only one of the two."
         raise InvalidOption("burst", True, "cannot be given together with until_empty", hint=hint)

@@ -100,7 +100,7 @@ class WorkerOptions(TypedDict, total=False):
     processes: int
     async_slots: int
     thread_slots: int
-    concurrency: Mapping[str, int]
+    concurrency: int | Mapping[str, int]
     lease: Duration
     drain: Duration
     burst: bool

@@ -48,6 +48,7 @@ def _shape(setting: Setting) -> dict[str, Any]:
         case "table":
             return {"type": "object", "additionalProperties": {"type": "string"}}
         case "numbers":
-            return {"type": "object", "additionalProperties": {"type": "integer", "minimum": setting.low}}
+            number = {"type": "integer", "minimum": setting.low}
+            return {"anyOf": [number, {"type": "object", "additionalProperties": number}]}
         case _:
             return {"type": "string"}

@@ -56,7 +56,7 @@ class Settings(TypedDict, total=False):
     queues: Sequence[str] | str | None
     async_slots: int
     thread_slots: int
-    concurrency: Mapping[str, int]
+    concurrency: int | Mapping[str, int]
     lease: Duration
     drain: Duration
     poll: Duration
@@ -182,6 +182,8 @@ class AppSettings:
         specs = {name: spec._replace(result_limit=self.result_limit) for name, spec in tasks.specs().items()}
         if self.version is None and (pinned := [name for name, spec in specs.items() if spec.pinned]):
             raise no_version(pinned[0])
+        if isinstance(resolved["concurrency"], int):
+            resolved["concurrency"], resolved["max_jobs"] = {}, resolved["concurrency"]
         known_queues, chosen = tasks.queues(), bool(resolved["queues"])
         resolved["queues"] = resolved["queues"] or known_queues
 

@@ -65,6 +65,8 @@ class Setting(msgspec.Struct, frozen=True):
                 return [part.strip() for part in text.split(",") if part.strip()]
             case "table":
                 return self._pairs(text)
+            case "numbers" if "=" not in text and isinstance(number := _number(text), int):
+                return number
             case "numbers":
                 return {name: _number(value) for name, value in self._pairs(text).items()}
             case _:
@@ -83,6 +85,8 @@ class Setting(msgspec.Struct, frozen=True):
                 return mask_url(value)
             case "names":
                 return sorted(value) if isinstance(value, frozenset) else list(value)
+            case "numbers" if isinstance(value, int):
+                return value
             case "table" | "numbers":
                 return dict(value.table if isinstance(value, Routes) else value)
             case _:
@@ -240,7 +244,7 @@ _OWN: tuple[Setting, ...] = (
 _KINDS: Mapping[str, Kind] = {
     "int": "whole",
     "Duration": "duration",
-    "Mapping[str, int]": "numbers",
+    "int | Mapping[str, int]": "numbers",
     "Sequence[str] | str": "names",
     "Collection[str] | str": "names",
     "Sequence[str] | str | None": "names",
@@ -250,7 +254,7 @@ _KINDS: Mapping[str, Kind] = {
 def _of_worker(option: Option) -> Setting:
     return Setting(
         option.name, option.type, option.default, option.doc, _KINDS[option.type], option.convert, option.shown_default,
-        low=1 if option.type.startswith("Mapping") else 0,
+        low=1 if "Mapping" in option.type else 0,
     )  # fmt: skip
 
 

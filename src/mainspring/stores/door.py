@@ -2,7 +2,8 @@
 
 The door sets the total deadline of a call, translates the errors of the driver and has the failpoints. An engine behind
 the door has data access only. The door asks the engine to ``translate`` an error that the engine raised; an error that
-the engine does not know is a bug and is raised unchanged.
+the engine does not know is raised unchanged: it is a bug, or it came from outside and interrupted the call (a time
+limit of the job, a signal handler of the program). So engines translate errors of their own driver only.
 
 The methods of the door are made from the contract: each async method of :class:`~mainspring.stores.base.Store` becomes
 one method of ``Door`` with the same signature and docstring. A method that is new in the contract needs no change here.
@@ -21,7 +22,7 @@ from mainspring.common import failpoints
 from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.jobs.records import Batch, Enqueued
 from mainspring.stores.base import Engine, Store
-from mainspring.stores.shared.deadlines import CallDeadlines
+from mainspring.stores.shared.deadlines import CallDeadlines, DeadlinePassed
 
 MIGRATION = 3600.0
 """Seconds that a migration may take: it may rewrite large tables, and wait for other processes."""
@@ -93,7 +94,7 @@ def _make_method(name: str, contract: Callable[..., Awaitable[Any]]) -> Callable
         try:
             with deadlines.begin():
                 reply = await getattr(self.inner, name)(*args, **options)
-        except TimeoutError as late:
+        except DeadlinePassed as late:
             raise self._late(name, deadlines.seconds) from late
         except Exception as error:
             raise self._translated(error) from error

@@ -10,7 +10,7 @@ from mainspring.codec.annotations import parameter_names
 from mainspring.codec.items import ITEM
 from mainspring.common.callables import is_async, misplaced_context, parameters_of, takes_context, yields
 from mainspring.errors import BadSignature, InvalidOption, NoApp, did_you_mean
-from mainspring.jobs.keys import check_names
+from mainspring.jobs.keys import check_names, refuse_placeholders
 from mainspring.jobs.lanes import bulk_term, version_term
 from mainspring.jobs.new_job import FOLLOW_UPS, check_follow_up
 from mainspring.limits.declare import bind, check_arguments
@@ -109,6 +109,9 @@ class TaskDeclaration(NamedTuple):
     def check_names(self) -> None:
         """Refuse options that name arguments which the task does not have."""
         key, sensitive = self.options["key"], self.options["sensitive"]
+        if key is not None and key.value is not None:
+            refuse_placeholders("key", (key.value,), f"task {self.name!r}")
+        refuse_placeholders("tags", self.options["tags"], f"task {self.name!r}")
         bounds = bind(self.name, (*self.options["limit"], *self.options["breaker"]), f"task {self.name!r}")
         if not sensitive and not bounds and (key is None or not key.names):
             return

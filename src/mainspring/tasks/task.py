@@ -12,7 +12,7 @@ from mainspring.codec import ItemSignature, Signature
 from mainspring.common.callables import is_async, yields
 from mainspring.common.handles import Reserved
 from mainspring.common.ids import parse_id
-from mainspring.errors import BadSignature, InvalidOption
+from mainspring.errors import BadSignature, InvalidOption, OptionsOnCall
 from mainspring.jobs.call import Call, aenqueue, enqueue
 from mainspring.jobs.job import Job
 from mainspring.jobs.lanes import on_terms
@@ -275,6 +275,8 @@ class Task(BaseTask[P, R]):
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function in this process, with a local context and its dependencies."""
+        if self._job_options:
+            raise OptionsOnCall(self.name, self._job_options, "enqueue")
         result: R = self._declared.call(args, kwargs)
         return result
 
@@ -284,6 +286,8 @@ class AsyncTask(BaseTask[P, R]):
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         """Call the function in this process, with a local context and its dependencies."""
+        if self._job_options:
+            raise OptionsOnCall(self.name, self._job_options, "aenqueue")
         result: Coroutine[Any, Any, R] = self._declared.call(args, kwargs)
         return result
 

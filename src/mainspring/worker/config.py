@@ -29,6 +29,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     thread_slots: int = 8
     concurrency: dict[str, int] = {}
     """The largest number of jobs of a queue that this worker runs at the same time, by queue."""
+    max_jobs: int | None = None
+    """The largest number of jobs that this worker runs at the same time, in all its slots."""
     lease: int = 15_000_000
     sweep: int = 3_000_000
     poll: int = 1_000_000

@@ -27,5 +27,6 @@ def apply_roles(config: WorkerConfig) -> WorkerConfig:
         name = "burst" if settings.burst else "until_empty"
         raise InvalidOption(name, True, "needs the role 'worker': a scheduler runs no jobs", subject="worker")
     return config._replace(
-        settings=replace(settings, queues=(), concurrency={}, async_slots=0, thread_slots=0), lifespans=()
+        settings=replace(settings, queues=(), concurrency={}, max_jobs=None, async_slots=0, thread_slots=0),
+        lifespans=(),
     )

@@ -31,7 +31,9 @@ from mainspring.worker.registration import Heartbeats, MakeHeartbeats
 from mainspring.worker.retry_log import Outage
 from mainspring.worker.run.attempt import Ending, RunEnvironment, RunningAttempt
 from mainspring.worker.run.dispatch import Dispatcher
+from mainspring.worker.run.place import find_place
 from mainspring.worker.run.progress import ReportSender
+from mainspring.worker.run.slots.lending import SlotLender
 from mainspring.worker.supervise import kill_rules
 from mainspring.worker.supervise.drain import WorkerDrain
 from mainspring.worker.supervise.signals import Exit
@@ -91,8 +93,9 @@ class Worker:
 
     ``services`` builds its background services. ``heartbeats`` builds what keeps the lease while the event loop is
     busy. ``supervised``: a supervisor kills and replaces this process when a body does not end, and gives back the jobs
-    that still run then. ``info`` is added to the worker's registration. Any thread may call ``drain``, ``stop``,
-    ``on_jobs_moved``, ``on_lost`` and ``on_lease_low``.
+    that still run then; ``report_stuck`` tells it the job, the token and the place of such a body. ``info`` is added to
+    the worker's registration. Any thread may call ``drain``, ``stop``, ``on_jobs_moved``, ``on_lost`` and
+    ``on_lease_low``.
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class Worker:
         heartbeats: MakeHeartbeats | None = None,
         info: Mapping[str, object] | None = None,
         supervised: bool = False,
+        report_stuck: Callable[[bytes, int, str], None] | None = None,
     ) -> None:
         self._outage = Outage(log)
         self._config = config = roles.apply_roles(config)
@@ -118,6 +122,7 @@ class Worker:
         self.supervised = supervised
         self._log_level = logging.INFO if supervised else logging.DEBUG  # a program knows of its own embedded worker
         self._info = dict(info or {})
+        self._report_stuck = report_stuck
         self._store = store
         self._shared_state = shared_state
         self._make_services = services
@@ -222,7 +227,7 @@ class Worker:
             on_stuck=self._on_stuck, declare_limits=self._declare_limits,
         )  # fmt: skip
         self._demand = Demand(
-            settings.queues, settings.concurrency, dispatcher.pools,
+            settings.queues, settings.concurrency, dispatcher.pools, max_jobs=settings.max_jobs,
             lane_kinds=lane_kinds(config), weights=config.weights, separate=dispatcher.bulk_lanes,
         )  # fmt: skip
         turn_loop = self._turn_loop = TurnLoop(
@@ -230,6 +235,9 @@ class Worker:
             register=self._register, due_soon=self._on_due_soon, events=events,
         )  # fmt: skip
         dispatcher.add_ack = turn_loop.add_ack
+        environment.lender = SlotLender(
+            dispatcher.pools, config.limits, on_lent=turn_loop.on_slot_lent, on_returned=self._demand.count_claim
+        )
         environment.reports = ReportSender(self._store, environment, turn_loop.add_ack, self._outage)
         self._services = self._make_services(
             ServiceHost(
@@ -360,14 +368,21 @@ class Worker:
             )
             return
         log.error("%s does not end: this worker finishes its other jobs, and the supervisor replaces it", job)
+        self._report_place(attempt, find_place(attempt))
         for each in attempt.jobs:
             if each.slot >= 0:
                 self._shared_state.mark(each.slot, STUCK | ORDERED if attempt.ending is Ending.CANCEL else STUCK)
         self._shared_state.phase = Phase.REPLACE
         self._drain.drain()
 
-    def _on_blocked_overdue(self, attempt: RunningAttempt) -> None:
+    def _report_place(self, attempt: RunningAttempt, place: str) -> None:
+        if self._report_stuck is not None and place:
+            for each in attempt.jobs:
+                self._report_stuck(each.claim.id, each.claim.token, place)
+
+    def _on_blocked_overdue(self, attempt: RunningAttempt, place: str) -> None:
         """A body has blocked the event loop past its hard limit. Not on the event loop."""
+        self._report_place(attempt, place)
         job = f"job {UUID(bytes=attempt.claim.id)} ({attempt.claim.task})"
         log.error("%s blocks the event loop past its time limit: the supervisor replaces this worker", job)
         assert self._drain is not None

@@ -17,6 +17,7 @@ from mainspring.errors import (
     BadUrl,
     InvalidOption,
     SchemaOutdated,
+    SoftTimeout,
     StoreConflict,
     StoreError,
     StoreFull,
@@ -32,7 +33,7 @@ from mainspring.stores.redis import RedisStore, translate
 from mainspring.stores.redis.driver import schema
 from mainspring.stores.redis.driver.address import parse
 from mainspring.stores.redis.driver.catalogue import tag
-from mainspring.stores.redis.driver.resp import ServerError
+from mainspring.stores.redis.driver.resp import ConnectionBroken, ServerError
 from mainspring.testing import servers
 from mainspring.testing.contract.hands import Hand, ids, job, one, put_in
 
@@ -275,5 +276,7 @@ def test_errors_of_the_server_are_translated(said: str, means: type[StoreError])
 
 
 def test_other_errors_are_not_translated() -> None:
-    assert translate(ZeroDivisionError()) is None
-    assert isinstance(translate(OSError("no route")), StoreUnavailable)
+    """A time limit of a job is an ``OSError``, too: only the driver knows which errors are its own."""
+    for other in (ZeroDivisionError(), OSError("no route"), TimeoutError(), SoftTimeout(1)):
+        assert translate(other) is None
+    assert isinstance(translate(ConnectionBroken("no route")), StoreUnavailable)

@@ -14,8 +14,12 @@ from types import TracebackType
 from weakref import WeakKeyDictionary
 
 
+class DeadlinePassed(TimeoutError):
+    """The time of a call is over. No other code raises it: a time limit of a job is a ``TimeoutError`` as well."""
+
+
 class CallDeadlines:
-    """Deadlines of one length, on any event loop: ``with deadlines.begin(): await ...`` raises ``TimeoutError``."""
+    """Deadlines of one length, on any event loop: ``with deadlines.begin(): await ...`` raises ``DeadlinePassed``."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -80,7 +84,7 @@ class _Deadline:
         if not self._is_late:
             del self._watch.running[self]
         elif self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise TimeoutError from error
+            raise DeadlinePassed from error
 
 
 class BlockingDeadline(threading.local):

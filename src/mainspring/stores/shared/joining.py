@@ -62,8 +62,8 @@ class Joiner(Generic[C, R]):
         self._depart_soon(loop)
         try:
             return await reply
-        except asyncio.CancelledError:
-            if caller.flight is not None:
+        except BaseException:  # a time limit of a job arrives in place of a cancellation
+            if reply.cancelled() and caller.flight is not None:
                 caller.flight.leave()
             raise
 

@@ -44,6 +44,10 @@ class PrivateClient(Client):
         """Seconds of the test's clock: a lock is lost when the test moves the clock past its ttl."""
         return self._clock.now_us() / 1e6
 
+    def time_us(self) -> int:
+        """The time of the test's clock."""
+        return self._clock.now_us()
+
     def check_worker(self, verb: str) -> None:
         raise InsideTest(
             f"{verb}(): the app is in test mode and the test itself runs its jobs",

@@ -4,8 +4,9 @@ Lanes. A job of a queue waits in ``queue/async``, ``queue/thread`` or, when it w
 with terms, in lanes beside these (see ``jobs/lanes.py``). While both kinds of slots are free, all lanes are asked for
 together, in one order of priority. What remains free of either kind is asked for in a want of its own.
 
-A queue with a cap (``concurrency=``) has a want of its own, is never claimed ahead, and its held jobs are counted. The
-order of the wants changes each turn. A want that gave fewer jobs than it asked for is *dry*: it is left out until
+A number in ``concurrency=`` limits the jobs of both kinds of slots together; then nothing is claimed ahead. A queue
+with a cap (``concurrency={"email": 5}``) has a want of its own, is never claimed ahead, and its held jobs are counted.
+The order of the wants changes each turn. A want that gave fewer jobs than it asked for is *dry*: it is left out until
 something wakes it, so its slots go to the other queues. No slot is idle for more than one turn while any queue has
 work.
 
@@ -75,11 +76,14 @@ class PromisedSlots:
         self.headroom = headroom
         """For each queue with a cap: how many more of its jobs the worker may hold."""
         self.promised = {"async": 0, "thread": 0}
+        self.total = 0
 
     def take(self, queue: str, kind: str, n: int, slots: int | None = None) -> None:
         """A want asks for ``n`` jobs, which use ``slots`` slots (by default ``n``)."""
+        used = n if slots is None else slots
+        self.total += used
         for side in _SIDES[kind]:
-            self.promised[side] += n if slots is None else slots
+            self.promised[side] += used
         if queue in self.headroom:
             self.headroom[queue] -= n
 
@@ -123,11 +127,13 @@ class Demand:
         caps: Mapping[str, int],
         pools: Mapping[str, SlotPool],
         *,
+        max_jobs: int | None = None,
         lane_kinds: Mapping[str, tuple[str, ...]] = _PLAIN,
         weights: Mapping[str, float] | None = None,
         separate: Sequence[SeparateLanes] = (),
     ) -> None:
         self._caps = {queue: caps[queue] for queue in queues if queue in caps}
+        self._max_jobs = max_jobs
         self._lane_kinds = lane_kinds
         self._weights = {queue: (weights or {}).get(queue, 1) for queue in queues}
         self._shares: dict[str, QueueShares] = {}
@@ -192,6 +198,8 @@ class Demand:
 
     @property
     def has_idle_slot(self) -> bool:
+        if self._max_jobs is not None and self._aio.held + self._thread.held >= self._max_jobs:
+            return False
         return self._aio.held < self._aio.slots or self._thread.held < self._thread.slots
 
     @property
@@ -323,6 +331,8 @@ class Demand:
         aio = self._free(self._aio, group, promised, "async")
         thread = self._free(self._thread, group, promised, "thread")
         cap = promised.headroom.get(group, aio + thread)
+        if self._max_jobs is not None:
+            cap = min(cap, self._left(promised))
         both = min(aio, thread, cap)
         alone = min(aio - both, cap - both)
         free = [("both", both), ("async", alone), ("thread", min(thread - both, cap - both - alone))]
@@ -348,7 +358,7 @@ class Demand:
         thread = self._free(self._thread, _UNCAPPED, promised, "thread")
         both = min(aio, thread)
         free = [("both", both), ("async", aio - both), ("thread", thread - both)]
-        if not both and self._takes_any:
+        if not both and self._takes_any and (self._max_jobs is None or self._left(promised) > max(aio, thread)):
             free.append(("any", min(1, aio + thread)))
         for kind, n in free:
             if n > 0:
@@ -395,7 +405,13 @@ class Demand:
 
     def _free(self, pool: SlotPool, group: str, promised: PromisedSlots, side: str) -> int:
         ahead = 0 if group in self._caps or group in self._separate else self._ahead(pool)
-        return max(0, pool.slots + ahead - pool.held - promised.promised[side])
+        free = pool.slots + ahead - pool.held - promised.promised[side]
+        return max(0, free if self._max_jobs is None else min(free, self._left(promised)))
+
+    def _left(self, promised: PromisedSlots) -> int:
+        """How many more jobs the worker may hold by ``concurrency=N``."""
+        assert self._max_jobs is not None
+        return max(0, self._max_jobs - self._aio.held - self._thread.held - promised.total)
 
     def _max_limited(self, kind: str, n: int, promised: PromisedSlots) -> int | None:
         """How many of ``n`` jobs find a slot that is free now; None means all of them."""
@@ -405,7 +421,10 @@ class Demand:
 
     def _ahead(self, pool: SlotPool) -> int:
         """How many jobs to claim ahead. None while a capped queue or a bulk task may have work: they need free slots,
-        and claims ahead would take every slot before them."""
+        and claims ahead would take every slot before them. None with ``concurrency=N``: a claim ahead of one kind of
+        slot could start in it while the jobs of the other kind use up N."""
+        if self._max_jobs is not None:
+            return 0
         for queue, cap in self._caps.items():
             if self._held[queue] < cap and (queue, "both") not in self._dry:
                 return 0

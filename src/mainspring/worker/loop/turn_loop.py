@@ -118,8 +118,6 @@ class TurnLoop:
         self._waiter: asyncio.Future[None] | None = None
         self._rate_timer: asyncio.TimerHandle | None = None
         self._sender = TurnSender(store, outage)
-        self._saved: set[Lease] = set()
-        """Acks that another thread has stored while the event loop was blocked. The loop sends them once more."""
 
     # ---- for the worker ----------------------------------------------------------------------
 
@@ -141,6 +139,11 @@ class TurnLoop:
         """The store may have work."""
         self._demand.wake()
         self.reschedule()
+
+    def on_slot_lent(self, queue: str) -> None:
+        """A job of this queue waits for another job, which may run in its place."""
+        self._demand.count_release(queue)
+        self.wake()
 
     def turn_now(self) -> None:
         """Make a turn now, even an empty one: the store may have declared this worker lost."""
@@ -182,7 +185,7 @@ class TurnLoop:
         """
         sent = self._sender.in_flight
         acks = {ack.lease: ack for ack in (*(sent.acks if sent else ()), *tuple(self._acks), *more)}
-        left = [ack for lease, ack in acks.items() if lease not in self._saved][:_MAX_ACKS]
+        left = [ack for lease, ack in acks.items() if lease not in self._sender.saved][:_MAX_ACKS]
         number = self._number if sent is None else sent.number
         if not left or not number:
             return None
@@ -201,7 +204,7 @@ class TurnLoop:
         """The store has answered a turn of :meth:`repeat_with_acks`. Any thread."""
         if not reply.lost:
             refused = {*reply.stale, *reply.unstorable}
-            self._saved.update(ack.lease for ack in turn.acks if ack.lease not in refused)
+            self._sender.saved.update(ack.lease for ack in turn.acks if ack.lease not in refused)
 
     async def run(self) -> None:
         """Make turns until closing and empty. Errors of the store do not end it."""
@@ -252,7 +255,7 @@ class TurnLoop:
     # ---- the turn ----------------------------------------------------------------------------
 
     async def _make_turn(self) -> None:
-        reply, turn, deferred = await self._send_turn()
+        reply, turn, deferred = await self._sender.send(self._build_turn())
         self._acks[:0] = deferred
         if deferred or self._sender.recovered:
             self.resync()  # at once; wake-ups may have been lost as well
@@ -283,21 +286,6 @@ class TurnLoop:
             if (attempt := self._find_held(*lease)) is not None:
                 self._fence(attempt, "the store has given it to another worker")
         self._flush_at = self._demand.half_ahead or FLUSH_AT
-
-    async def _send_turn(self) -> TurnAnswer:
-        answer = await self._sender.send(self._build_turn())
-        return answer._replace(reply=self._without_saved(answer.turn, answer.reply)) if self._saved else answer
-
-    def _without_saved(self, turn: Turn, reply: TurnResult) -> TurnResult:
-        """The reply without refused acks and leases of jobs that another thread has acked: these acks are stored, and
-        another worker may have the job by now."""
-        saved = set(self._saved)
-        self._saved -= {ack.lease for ack in turn.acks}
-        return replace(
-            reply,
-            stale=tuple(lease for lease in reply.stale if lease not in saved),
-            gone=tuple(lease for lease in reply.gone if lease not in saved),
-        )
 
     def _build_turn(self) -> Turn:
         acks: Sequence[Ack] = self._acks[:_MAX_ACKS]
@@ -448,7 +436,7 @@ class TurnLoop:
             self._release(attempt)
             self._dispatcher.abandon(attempt)
         self._acks.clear()
-        self._saved.clear()
+        self._sender.saved.clear()
         self._number = 0
         self._demand.wake()
         if not self.closing:
@@ -473,6 +461,8 @@ class TurnSender:
         """Whether the last answer came after failures."""
         self.tried_at = 0.0
         """When the last try ended, with or without success."""
+        self.saved: set[tuple[bytes, int]] = set()
+        """Acks that another thread has stored while the event loop was blocked. The loop sends them once more."""
         self.in_flight: Turn | None = None
         """The turn that was sent and not answered yet."""
         self._store = store
@@ -506,8 +496,21 @@ class TurnSender:
                 self.in_flight = None
                 self.recovered = self._retry_log.record_success()
                 self._log_full_store(turn, reply)
+                if self.saved:
+                    reply = self._without_saved(turn, reply)
                 return TurnAnswer(reply, turn, deferred)
             await asyncio.sleep(pause)
+
+    def _without_saved(self, turn: Turn, reply: TurnResult) -> TurnResult:
+        """The reply without refused acks and leases of jobs that another thread has acked: these acks are stored, and
+        another worker may have the job by now."""
+        saved = set(self.saved)
+        self.saved -= {ack.lease for ack in turn.acks}
+        return replace(
+            reply,
+            stale=tuple(lease for lease in reply.stale if lease not in saved),
+            gone=tuple(lease for lease in reply.gone if lease not in saved),
+        )
 
     def _log_full_store(self, turn: Turn, reply: TurnResult) -> None:
         """Log once that the store hands out no jobs because it is full, and once that it hands out jobs again."""

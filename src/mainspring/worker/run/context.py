@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from datetime import UTC, datetime
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from uuid import UUID
 
 from mainspring.codec import loads
+from mainspring.common import current as current_attempt
 from mainspring.common.clock import boottime, to_datetime
 from mainspring.common.handles import Reserved
 from mainspring.common.ids import derived_id, new_id
@@ -26,6 +27,8 @@ from mainspring.worker.run.classify import ending_error
 from mainspring.worker.run.context_reports import Track
 
 if TYPE_CHECKING:
+    from contextvars import ContextVar
+
     from mainspring.jobs.call import Call
     from mainspring.jobs.job import Job
     from mainspring.limits.declare import LimitSet
@@ -35,8 +38,8 @@ A = TypeVar("A")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
-current: ContextVar[RunningAttempt] = ContextVar("mainspring_attempt")
-"""The attempt whose body runs here."""
+current: ContextVar[RunningAttempt] = current_attempt.current
+"""The attempt whose body runs here. It is set before the arguments of the attempt are decoded."""
 
 
 class SpawnedChild(NamedTuple):

@@ -6,7 +6,6 @@ session is shared with other programs: there no setting is left in the session, 
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Self, TypeVar
@@ -17,6 +16,7 @@ from psycopg.abc import PQGen, PQGenConn
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
+from mainspring.common.redact import redact
 from mainspring.errors import BadUrl
 from mainspring.stores.shared.deadlines import blocking_deadline
 
@@ -53,7 +53,7 @@ def parse_url(url: str) -> dict[str, Any]:
     try:
         given = conninfo_to_dict(url)
     except psycopg.ProgrammingError as why:
-        raise BadUrl(url, str(why).strip()) from None
+        raise BadUrl(url, redact(str(why).strip())) from None
     return {**_DEFAULTS, **given}
 
 
@@ -70,7 +70,8 @@ def make_listen_connect(url: str) -> Callable[[], Awaitable[AsyncServerConnectio
 
 
 class AsyncServerConnection(psycopg.AsyncConnection[TupleRow]):
-    """A connection that is closed when a call on it is cancelled: its protocol state is unknown from then on.
+    """A connection that is closed when a call on it is interrupted (cancelled, or by a time limit of a job): its
+    protocol state is unknown from then on.
 
     The driver would wait until the server confirms the interruption, and a server that does not answer would
     hold up a caller whose time is over.
@@ -79,7 +80,9 @@ class AsyncServerConnection(psycopg.AsyncConnection[TupleRow]):
     async def wait(self, gen: PQGen[R], interval: float = 0.1, *more: Any, **named: Any) -> R:
         try:
             return await waiting.wait_async(gen, self.pgconn.socket, interval, *more, **named)
-        except asyncio.CancelledError:
+        except psycopg.Error:
+            raise
+        except BaseException:
             self.drop()
             raise
 
@@ -116,7 +119,13 @@ class ServerConnection(psycopg.Connection[TupleRow]):
 
     def wait(self, gen: PQGen[R], interval: float = 0.1, *more: Any, **named: Any) -> R:
         until = blocking_deadline.after(CALL_LIMIT) if self.until is None else self.until
-        return super().wait(self._before(until, gen), interval, *more, **named)
+        try:
+            return super().wait(self._before(until, gen), interval, *more, **named)
+        except psycopg.Error:
+            raise
+        except BaseException:  # the call was interrupted
+            self.pgconn.finish()
+            raise
 
     def _before(self, until: float, gen: PQGen[R]) -> PQGen[R]:
         """Run ``gen`` until its time is over: the waiting loop of psycopg resumes it each ``interval``, ready or

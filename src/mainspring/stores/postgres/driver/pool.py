@@ -53,7 +53,7 @@ class ConnectionPool:
             self._waiting.append(place)
             try:
                 await place
-            except asyncio.CancelledError:
+            except BaseException:
                 if place.done() and not place.cancelled():
                     self._next()  # this caller was woken and is cancelled: wake the next one
                 raise

@@ -73,7 +73,7 @@ class LoopConnection(asyncio.Protocol):
         """Send a command and wait for the reply."""
         try:
             return check(await self.send(packed))
-        except asyncio.CancelledError:
+        except BaseException:  # a time limit of a job arrives in place of a cancellation
             self._retire_if_silent()
             raise
 
@@ -86,12 +86,12 @@ class LoopConnection(asyncio.Protocol):
             shared = self._confirming
             reply = check(await future)
             return reply, [check(await asyncio.shield(each)) for each in shared]
-        except asyncio.CancelledError:
+        except BaseException:
             self._retire_if_silent()
             raise
 
     def _retire_if_silent(self) -> None:
-        """A caller was cancelled."""
+        """A caller was cancelled, or its call failed."""
         if self._waiting and self._loop.time() - self._silent_since >= SILENCE:
             self.retired = True
         self._close_if_over()
@@ -175,6 +175,10 @@ async def connect(address: RedisAddress, confirm: tuple[bytes, ...] = ()) -> Loo
             return await _connect(address, confirm)
     except TimeoutError as late:
         raise ConnectionBroken(f"no connection in {CONNECT_TIMEOUT:g} s") from late
+    except ConnectionBroken:
+        raise
+    except OSError as error:  # this runs in a task of its own: no other code can interrupt it
+        raise ConnectionBroken(str(error)) from error
 
 
 async def _connect(address: RedisAddress, confirm: tuple[bytes, ...]) -> LoopConnection:

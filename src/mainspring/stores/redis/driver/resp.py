@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
 import hiredis
 
@@ -28,6 +28,25 @@ class ServerError(Exception):
 
 class ConnectionBroken(ConnectionError):
     """The connection is gone. It is unknown whether the last calls took effect."""
+
+
+_SOCKET_MODULES: Final = frozenset({"builtins", "socket", "ssl"})
+
+
+def raise_broken(error: OSError, module: str) -> NoReturn:
+    """Raise ``ConnectionBroken`` for an error of the socket that ``module`` called. Raise any other error unchanged.
+
+    An exception may interrupt a call: a time limit of the job, or a signal handler of the program that raises. It may
+    be an ``OSError`` as well, because ``TimeoutError`` is one. An error of the socket is of a class of Python itself,
+    and is raised by the code of the socket, or in the frame that calls it.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    raised_in = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
+    if type(error).__module__ in _SOCKET_MODULES and raised_in in (*_SOCKET_MODULES, module):
+        raise ConnectionBroken(str(error) or type(error).__name__) from error
+    raise error
 
 
 def new_reader() -> hiredis.Reader:

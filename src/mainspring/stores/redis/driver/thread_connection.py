@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from .address import RedisAddress
-from .resp import INCOMPLETE, ConnectionBroken, check_greeting, new_reader, pack, set_socket_options
+from .resp import INCOMPLETE, ConnectionBroken, check_greeting, new_reader, pack, raise_broken, set_socket_options
 
 _PART = 65_536
 """Bytes that one read asks for."""
@@ -21,7 +21,10 @@ class ThreadConnection:
         self.known_scripts: set[str] = set()
         """Scripts whose whole text was sent on this connection."""
         self._reader = new_reader()
-        self._socket = _connect(address, until)
+        try:
+            self._socket = _connect(address, until)
+        except OSError as error:
+            raise_broken(error, __name__)
         try:
             greeting = [pack(words) for words in address.greeting()]
             check_greeting(self.call(b"".join(greeting), len(greeting), until))
@@ -41,10 +44,16 @@ class ThreadConnection:
         """Send, and wait until ``until`` for this many replies. Some of the replies may be errors."""
         link, reader = self._socket, self._reader
         link.settimeout(_seconds_left(until))
-        link.sendall(packed)
+        try:
+            link.sendall(packed)
+        except OSError as error:
+            raise_broken(error, __name__)
         received: list[Any] = []
         while True:
-            part = link.recv(_PART)
+            try:
+                part = link.recv(_PART)
+            except OSError as error:
+                raise_broken(error, __name__)
             if not part:
                 raise ConnectionBroken("the server closed the connection")
             reader.feed(part)

@@ -33,7 +33,8 @@ class BulkExecutor:
     def __init__(self, single: Executor, shared_state: SharedState) -> None:
         self._single = single
         self._shared_state = shared_state
-        self._extra_lines = _ExtraLines(shared_state)
+        self.extra_lines = ExtraLines(shared_state)
+        """Lines of the shared state for further items of bulk calls, and for bodies in the place of waiting bodies."""
 
     def refuse(self, attempt: RunningAttempt) -> Ack | None:
         """Take out the items that must not start any more. Returns an ack if no item is left."""
@@ -78,7 +79,7 @@ class BulkExecutor:
         call = cast("BulkAttempt", attempt)
         for place, item in enumerate(call.items):
             item.timeout = call.timeout
-            self._single.begin(item, self._extra_lines.take() if place else slot)
+            self._single.begin(item, self.extra_lines.take() if place else slot)
             if place and item.slot >= 0:
                 self._shared_state.mark(item.slot, (slot + 1) << CALL_SHIFT)
         first = call.items[0]
@@ -92,7 +93,7 @@ class BulkExecutor:
             if item.slot >= 0:
                 self._shared_state.end(item.slot)
                 if item.slot != attempt.slot:
-                    self._extra_lines.release(item.slot)
+                    self.extra_lines.release(item.slot)
 
     def ack_success(self, attempt: RunningAttempt, value: Any) -> Ack:
         """Settle each item by its outcome."""
@@ -131,7 +132,7 @@ def _copy_ending(item: RunningAttempt, call: BulkAttempt) -> None:
     item.soft_raised = call.soft_raised
 
 
-class _ExtraLines:
+class ExtraLines:
     """Lines of the shared state behind the lines of the slots, used as they are needed.
 
     The shared state has thousands of lines. The supervisor does not see an item that finds no free line: if it must

@@ -24,6 +24,7 @@ class AsyncSlots:
         self._timeouts = timeouts
         self._finish = finish
         self._free = list(range(first + slots - 1, first - 1, -1))
+        self._surplus = 0  # bodies that run beyond the number of slots
         self._running: dict[int, RunningAttempt] = {}
         self._waiting: deque[RunningAttempt] = deque()
         self._loop = asyncio.get_running_loop()
@@ -48,6 +49,27 @@ class AsyncSlots:
     def running(self) -> list[RunningAttempt]:
         return list(self._running.values())
 
+    def add_slot(self) -> bool:
+        if self._surplus:  # a surplus body has a line, and is none any more
+            self._surplus -= 1
+            self.slots += 1
+            return True
+        line = self._executor.bulk.extra_lines.take()
+        if line < 0:
+            return False
+        self.slots += 1
+        self._free.append(line)
+        if self._waiting:
+            self._start(self._waiting.popleft())
+        return True
+
+    def remove_slot(self) -> None:
+        self.slots -= 1
+        if self._free:
+            self._executor.bulk.extra_lines.release(self._free.pop())
+        else:
+            self._surplus += 1
+
     def close(self) -> None:
         """Nothing to release: tasks end with the loop."""
 
@@ -62,9 +84,13 @@ class AsyncSlots:
         if attempt.begun:
             self.claim_ahead.record_run(ack.run_us)
         del self._running[slot]
-        self._free.append(slot)
+        if self._surplus:
+            self._surplus -= 1
+            self._executor.bulk.extra_lines.release(slot)
+        else:
+            self._free.append(slot)
         self.held -= 1
         attempt.task = None
-        if self._waiting:
+        if self._waiting and self._free:
             self._start(self._waiting.popleft())
         self._finish(attempt, ack)

@@ -41,6 +41,14 @@ class SlotPool(Protocol):
         """The attempts whose body runs."""
         ...
 
+    def add_slot(self) -> bool:
+        """A body here waits for another job: run one body more. False if that is not possible."""
+        ...
+
+    def remove_slot(self) -> None:
+        """That body goes on: when the next body ends, no other body takes its slot."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -47,8 +47,11 @@ class ThreadSlots:
         self.executor = executor
         self.timeouts = timeouts
         self._finish = finish
-        self._first = first
+        self._lines = list(range(first + slots - 1, first - 1, -1))  # of the shared state, without a thread
         self._threads: list[SlotThread] = []
+        self._retiring = threading.Lock()
+        self.surplus = False
+        """There may be more threads than slots: a thread that ends a body calls :meth:`retire`."""
         self._queue: SimpleQueue[RunningAttempt | None] = SimpleQueue()
         self._ended: deque[tuple[RunningAttempt, Ack]] = deque()
         self._waking = False
@@ -60,7 +63,41 @@ class ThreadSlots:
         self.held += 1
         self._queue.put(attempt)
         if len(self._threads) < self.slots and len(self._threads) < self.held:
-            self._threads.append(SlotThread(self, self._first + len(self._threads)))
+            self._start_thread()
+
+    def _start_thread(self) -> None:
+        with self._retiring:
+            self._threads.append(SlotThread(self, self._lines.pop()))
+
+    def add_slot(self) -> bool:
+        with self._retiring:
+            if len(self._threads) <= self.slots:  # else a surplus thread has a line, and is needed now
+                line = self.executor.bulk.extra_lines.take()
+                if line < 0:
+                    return False
+                self._lines.append(line)
+            self.slots += 1
+        if len(self._threads) < min(self.slots, self.held):
+            self._start_thread()
+        return True
+
+    def remove_slot(self) -> None:
+        with self._retiring:
+            self.slots -= 1
+            if len(self._threads) > self.slots:
+                self.surplus = True
+            else:
+                self.executor.bulk.extra_lines.release(self._lines.pop())
+
+    def retire(self, thread: SlotThread, line: int) -> bool:
+        """Whether this thread must end, because there are more threads than slots. From that thread."""
+        with self._retiring:
+            self.surplus = len(self._threads) > self.slots + 1
+            if len(self._threads) <= self.slots:
+                return False
+            self._threads.remove(thread)
+            self.executor.bulk.extra_lines.release(line)
+            return True
 
     def take_waiting(self, before: float) -> list[RunningAttempt]:
         taken: list[RunningAttempt] = []
@@ -132,6 +169,10 @@ class SlotThread:
         self._thread = threading.Thread(target=self._main, name=f"mainspring-slot-{slot}", daemon=True)
         self._thread.start()
 
+    @property
+    def ident(self) -> int | None:
+        return self._thread.ident
+
     def throw(self, attempt: RunningAttempt, error: BaseException) -> None:
         """Raise an exception like ``error`` inside the body of ``attempt``, if the body still runs here."""
         with self._lock:
@@ -144,6 +185,8 @@ class SlotThread:
         pool = self._pool
         while (attempt := pool.take()) is not None:
             pool.run(self._work, attempt)
+            if pool.surplus and pool.retire(self, self._slot):
+                return
 
     def _work(self, attempt: RunningAttempt) -> None:
         pool = self._pool
