@@ -20,7 +20,7 @@
     │   │   ├── ArgumentNotSerializable
     │   │   ├── PayloadTooLarge
     │   │   └── PayloadTooDeep
-    │   ├── UnknownTask (LookupError)
+    │   ├── UnknownTask                     also a NotFound
     │   ├── TaskNotImportable
     │   ├── WrongConnection
     │   ├── InCallerTransaction
@@ -36,7 +36,7 @@
     │   ├── ResultTimeout (TimeoutError)
     │   ├── ResultGone
     │   ├── ResultTooLarge
-    │   ├── JobNotFound (LookupError)
+    │   ├── JobNotFound                     also a NotFound
     │   ├── StreamFull
     │   └── WrongState
     ├── AttemptError                    recorded as the error of an attempt
@@ -59,6 +59,9 @@
     │   ├── InMemoryStore
     │   ├── StoreReadOnly
     │   └── StoreNotDurable                 strict mode: the server keeps less than asked for
+    ├── NotFound (LookupError)          nothing has this name: a schedule, queue, limit, breaker; has .kind and .name
+    │   ├── JobNotFound                     also a JobError
+    │   └── UnknownTask                     also an EnqueueError
     ├── BreakerOpen                     the guarded code did not run; has .retry_after
     ├── DrainTimeout (TimeoutError)     the queue is not empty yet; has .queue and .left
     ├── LimitTimeout (TimeoutError)     a limiter had no capacity in time; has .bucket and .waited
@@ -366,15 +369,26 @@ class PayloadTooDeep(ArgumentError):
         self.limit = limit
 
 
-class UnknownTask(EnqueueError, LookupError):
+class NotFound(MainspringError, LookupError):
+    """Nothing has this name; ``kind`` is schedule, queue, limit, breaker, job or task, ``name`` the name or the id."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str] = (), *, hint: str = "") -> None:
+        super().__init__(f"{kind} {name!r} is not in the store{did_you_mean(name, known)}", hint=hint)
+        self.kind = kind
+        self.name = name
+
+
+class UnknownTask(EnqueueError, NotFound):
     """This process knows no task of this name."""
 
     def __init__(self, task: str, candidates: Iterable[str] = (), *, hint: str = "") -> None:
-        super().__init__(
+        MainspringError.__init__(
+            self,
             f"task {task!r} is not known{did_you_mean(task, candidates)}",
             hint=hint or 'Add its module to Mainspring(include=["..."]), or add this name to aliases= of the task.',
         )
         self.task = task
+        self.kind, self.name = "task", task
 
 
 class TaskNotImportable(EnqueueError):
@@ -633,15 +647,17 @@ class ResultTooLarge(JobError):
         return cls(size, limit, job=job)
 
 
-class JobNotFound(JobError, LookupError):
+class JobNotFound(JobError, NotFound):
     """The store has no job with this id."""
 
     def __init__(self, job: UUID | str) -> None:
-        super().__init__(
+        MainspringError.__init__(
+            self,
             f"job {job} does not exist",
-            job=job,
             hint="It was deleted or pruned, it is in another store or namespace, or its transaction was rolled back.",
         )
+        self.job = job
+        self.kind, self.name = "job", str(job)
 
 
 class StreamFull(JobError):
