@@ -30,6 +30,7 @@ class _Pool:
         self.ends: SimpleQueue[Any] = SimpleQueue()
         self.take = self.line.get
         self.timeouts = SimpleNamespace(check_at=0.0)
+        self.surplus = False
         self.executor = SimpleNamespace(
             refuse=lambda attempt: None,
             prepare_call=lambda attempt: (attempt.fn, (), {}),
