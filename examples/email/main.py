@@ -2,8 +2,6 @@
 
 from mail import app, newsletter, send
 
-from mainspring import Query
-
 PEOPLE = ["ada@example.org", "flaky@example.org", "grace@example.org", "nobody", "alan@example.org"]
 
 
@@ -12,7 +10,7 @@ def main() -> None:
         job = newsletter.enqueue(PEOPLE, subject="Our autumn sale")
         for info in job.watch():
             print("newsletter", info.state, info.progress or "")
-        letters = app.jobs.list(Query.where(parent=job.id)).jobs
+        letters = app.jobs.list(parent=job.id)
         for letter in letters:
             ended = app.jobs.get(letter.id).join(timeout="60s")
             print(f"{ended.args['to']:20} {ended.state:10} after {len(ended.attempts)} failed attempts")

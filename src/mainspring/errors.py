@@ -20,7 +20,7 @@
     │   │   ├── ArgumentNotSerializable
     │   │   ├── PayloadTooLarge
     │   │   └── PayloadTooDeep
-    │   ├── UnknownTask (LookupError)
+    │   ├── UnknownTask                     also a NotFound
     │   ├── TaskNotImportable
     │   ├── WrongConnection
     │   ├── InCallerTransaction
@@ -36,7 +36,7 @@
     │   ├── ResultTimeout (TimeoutError)
     │   ├── ResultGone
     │   ├── ResultTooLarge
-    │   ├── JobNotFound (LookupError)
+    │   ├── JobNotFound                     also a NotFound
     │   ├── StreamFull
     │   └── WrongState
     ├── AttemptError                    recorded as the error of an attempt
@@ -59,6 +59,9 @@
     │   ├── InMemoryStore
     │   ├── StoreReadOnly
     │   └── StoreNotDurable                 strict mode: the server keeps less than asked for
+    ├── NotFound (LookupError)          nothing has this name: a schedule, queue, limit, breaker; has .kind and .name
+    │   ├── JobNotFound                     also a JobError
+    │   └── UnknownTask                     also an EnqueueError
     ├── BreakerOpen                     the guarded code did not run; has .retry_after
     ├── DrainTimeout (TimeoutError)     the queue is not empty yet; has .queue and .left
     ├── LimitTimeout (TimeoutError)     a limiter had no capacity in time; has .bucket and .waited
@@ -115,18 +118,46 @@ def mask_url(url: str) -> str:
     >>> mask_url("postgresql://shop:secret@db/shop")
     'postgresql://shop:***@db/shop'
 
-    If the password has an unescaped ``@`` or ``/``, the function hides too much rather than too little.
+    If the password has an unescaped ``@``, ``/`` or ``?``, the function hides too much rather than too little.
     """
     import re
 
-    scheme, separator, rest = url.partition("://")
-    if separator and "@" in rest and not rest.startswith("/"):
-        before_query = rest.partition("?")[0]
-        at = before_query.rfind("@") if "@" in before_query else rest.rfind("@")
+    start, rest = _split_url(url)
+    if "@" in rest and not rest.startswith("/"):
+        at = rest.rfind("@")
         user, colon, _ = rest[:at].partition(":")
         if colon:
-            url = f"{scheme}://{user}:***{rest[at:]}"
-    return re.sub(r"(?i)\b(password|passwd|pwd|sslpassword)=('[^']*'|[^&\s]*)", r"\1=***", url)
+            url = f"{start}{user}:***{rest[at:]}"
+    value = r"[^&]*" if "://" in url else r"'[^']*'|[^&\s]*"
+    return re.sub(rf"(?i)\b(password|passwd|pwd|sslpassword)=({value})", r"\1=***", url)
+
+
+def passwords_in(url: str) -> list[str]:
+    """The passwords in a URL as they are written there; each possible reading of a URL with unescaped characters.
+
+    >>> passwords_in("postgresql://shop:p%40ss@db/shop")
+    ['p%40ss']
+    """
+    import re
+
+    _, rest = _split_url(url)
+    found = re.findall(r"(?i)[?&](?:password|sslpassword)=([^&#]+)", url)
+    if not rest.startswith("/"):
+        for end in (len(re.split(r"[/?#]", rest, maxsplit=1)[0]), len(rest)):
+            login, at, _ = rest[:end].rpartition("@")
+            _, colon, password = login.partition(":")
+            if at and colon and password:
+                found.append(password)
+    return list(dict.fromkeys(found))
+
+
+def _split_url(url: str) -> tuple[str, str]:
+    """The URL up to its authority, and the rest. A URL without ``://`` is split where its authority may start."""
+    for separator in ("://", "//"):
+        if separator in url:
+            start, _, rest = url.partition(separator)
+            return start + separator, rest
+    return "", url
 
 
 def shown(value: object, limit: int = 80) -> str:
@@ -338,15 +369,26 @@ class PayloadTooDeep(ArgumentError):
         self.limit = limit
 
 
-class UnknownTask(EnqueueError, LookupError):
+class NotFound(MainspringError, LookupError):
+    """Nothing has this name; ``kind`` is schedule, queue, limit, breaker, job or task, ``name`` the name or the id."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str] = (), *, hint: str = "") -> None:
+        super().__init__(f"{kind} {name!r} is not in the store{did_you_mean(name, known)}", hint=hint)
+        self.kind = kind
+        self.name = name
+
+
+class UnknownTask(EnqueueError, NotFound):
     """This process knows no task of this name."""
 
     def __init__(self, task: str, candidates: Iterable[str] = (), *, hint: str = "") -> None:
-        super().__init__(
+        MainspringError.__init__(
+            self,
             f"task {task!r} is not known{did_you_mean(task, candidates)}",
             hint=hint or 'Add its module to Mainspring(include=["..."]), or add this name to aliases= of the task.',
         )
         self.task = task
+        self.kind, self.name = "task", task
 
 
 class TaskNotImportable(EnqueueError):
@@ -605,15 +647,17 @@ class ResultTooLarge(JobError):
         return cls(size, limit, job=job)
 
 
-class JobNotFound(JobError, LookupError):
+class JobNotFound(JobError, NotFound):
     """The store has no job with this id."""
 
     def __init__(self, job: UUID | str) -> None:
-        super().__init__(
+        MainspringError.__init__(
+            self,
             f"job {job} does not exist",
-            job=job,
             hint="It was deleted or pruned, it is in another store or namespace, or its transaction was rolled back.",
         )
+        self.job = job
+        self.kind, self.name = "job", str(job)
 
 
 class StreamFull(JobError):

@@ -112,3 +112,13 @@ def test_configure_and_reset_print_the_new_settings(shop: Shop) -> None:
     for bad in (["--max-depth", "few"], ["--max-depth", "0"], []):
         refused = shop.run("queues", "configure", "default", *bad)
         assert (refused.code, bool(refused.err)) == (2, True)
+
+
+def test_changing_an_unknown_queue_asks_for_create(shop: Shop) -> None:
+    shop.task("add").enqueue(1)
+    refused = shop.run("queues", "pause", "nosuch")
+    assert refused.code == 2
+    assert "queue 'nosuch' is not in the store" in refused.err
+    assert "--create" in refused.err
+    assert shop.run("queues", "pause", "nosuch", "--create").code == 0
+    assert shop.run("queues", "resume", "nosuch").code == 0

@@ -67,7 +67,7 @@ def test_a_user_at_a_terminal_is_asked(shop: Shop, answer: dict[str, str], code:
     ("words", "says"),
     [
         (["jobs", "ls", "--stat", "dead"], "--stat'"),
-        (["jobs", "ls", "--state", "done"], "are some of blocked"),
+        (["jobs", "ls", "--state", "done"], "must be one of blocked"),
         (["jobs", "ls", "--since", "soon"], "is neither a time nor a duration"),
         (["jobs", "lss"], "No such command 'lss'"),
         (["jobs", "show"], "Missing argument 'ID'"),

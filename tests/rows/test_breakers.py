@@ -16,7 +16,7 @@ from mainspring import (
     RateLimited,
     Snooze,
 )
-from mainspring.errors import InvalidOption
+from mainspring.errors import NotFound
 from mainspring.jobs.job import Job
 from mainspring.options.typed import BreakerOptions
 from mainspring.states import State
@@ -222,7 +222,7 @@ class TestJobs:
     def test_breakers_are_not_listed_among_the_limits(self, app: Mainspring) -> None:
         Service(app, failures=5).enqueue(True)
         assert [limit.name for limit in app.limits.list()] == ["shop.pay:at-once"]
-        with pytest.raises(InvalidOption, match="not in the store"):
+        with pytest.raises(NotFound, match="not in the store"):
             app.limits.set("shop.pay:breaker", 1)
-        with pytest.raises(InvalidOption, match="not in the store"):
+        with pytest.raises(NotFound, match="not in the store"):
             app.limits.delete("shop.pay:breaker")

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring import BreakerEvent, BreakerOpen, Mainspring
 from mainspring.breakers.declare import DeclaredBreaker
-from mainspring.errors import InvalidOption, UnknownOption
+from mainspring.errors import InvalidOption, NotFound, UnknownOption
 from mainspring.jobs.job import Job
 from mainspring.states import State
 from tests.rows.crew import LIMIT, until
@@ -53,7 +53,7 @@ class TestByHand:
 
     def test_unknown_breaker_names_are_refused(self, app: Mainspring, waiting: list[Job[None]]) -> None:
         for verb in (app.breakers.get, app.breakers.trip, app.breakers.reset):
-            with pytest.raises(InvalidOption, match=r"not in the store.*mail"):
+            with pytest.raises(NotFound, match=r"not in the store.*mail"):
                 verb("mial")
         with pytest.raises(InvalidOption, match="for_"):
             app.breakers.trip("mail", "0s")

@@ -12,7 +12,7 @@ import pytest
 
 from mainspring import Concurrency, Mainspring, Rate, RateLimited
 from mainspring.common.pause import GrowingPause
-from mainspring.errors import InvalidOption, LimitTimeout
+from mainspring.errors import InvalidOption, LimitTimeout, NotFound
 from mainspring.limits import limiter
 from mainspring.states import State
 from tests.rows.crew import LIMIT, Crew, Tasks, until
@@ -133,7 +133,7 @@ class TestConcurrency:
     def test_unknown_limits_are_refused(self, app: Mainspring) -> None:
         for verb in (lambda: app.limits.set("nobody", 1), lambda: app.limits.reset("nobody"),
                      lambda: app.limits.get("nobody"), lambda: app.limits.delete("nobody")):  # fmt: skip
-            with pytest.raises(InvalidOption, match="not in the store"):
+            with pytest.raises(NotFound, match="not in the store"):
                 verb()
 
     def test_the_size_in_the_last_code_applies(self, app: Mainspring, store_url: str) -> None:

@@ -165,7 +165,7 @@ class TestFull:
             send.enqueue(9)
 
     def test_the_depth_is_never_exceeded_by_many_processes(self, app: Mainspring, store_url: str) -> None:
-        app.queues.configure("mail", max_depth=50)
+        app.queues.configure("mail", max_depth=50, create=True)
         code = f"""
             from mainspring import Mainspring
             from mainspring.errors import QueueFull

@@ -75,8 +75,8 @@ class TestPause:
         assert sorted(tasks.marks()) == list(range(len(produced))), "each ran once"
 
     def test_pause_of_several_queues_pauses_only_those(self, app: Mainspring) -> None:
-        app.queues.pause("a", "b")
-        app.queues.pause("c")
+        app.queues.pause("a", "b", create=True)
+        app.queues.pause("c", create=True)
         app.queues.resume("a", "c")
         modes = {queue.name: queue.mode for queue in app.queues.list()}
         assert {name: modes.get(name, QueueMode.OPEN) for name in "abc"} == {"a": "open", "b": "paused", "c": "open"}
@@ -84,7 +84,7 @@ class TestPause:
     def test_the_time_of_the_pause_is_kept(self, app: Mainspring) -> None:
         before = app.queues.get("a")
         assert (before.mode, before.since) == (QueueMode.OPEN, None)
-        app.queues.pause("a")
+        app.queues.pause("a", create=True)
         paused = app.queues.get("a")
         app.queues.pause("a")
         assert paused.since is not None
@@ -98,7 +98,7 @@ class TestPause:
                 verb("no such name!")
 
     async def test_the_async_methods_pause_and_resume(self, app: Mainspring) -> None:
-        await app.queues.apause("a")
+        await app.queues.apause("a", create=True)
         assert (await app.queues.aget("a")).mode is QueueMode.PAUSED
         await app.queues.aresume("a")
         assert (await app.queues.aget("a")).mode is QueueMode.OPEN
@@ -139,7 +139,7 @@ class TestDrain:
         assert app.queues.get("slow").mode is QueueMode.OPEN
 
     async def test_adrain_drains(self, app: Mainspring) -> None:
-        assert (await app.queues.adrain("slow", wait=True, timeout=LIMIT)).mode is QueueMode.DRAINING
+        assert (await app.queues.adrain("slow", create=True, wait=True, timeout=LIMIT)).mode is QueueMode.DRAINING
 
 
 @pytest.mark.row("Q9")
@@ -171,6 +171,7 @@ def test_purge_deletes_waiting_jobs_and_leaves_running_jobs(app: Mainspring) -> 
 
 async def test_apurge_deletes_waiting_jobs(app: Mainspring) -> None:
     await app.call("work").aenqueue()
+    await app.queues.apause("other", create=True)
     assert await app.queues.apurge("other") == 0
     assert await app.queues.apurge("default") == 1
 
@@ -183,7 +184,7 @@ class TestList:
         first = app.call("elsewhere").options(queue="used").enqueue()
         app.call("elsewhere").options(queue="used").enqueue()
         app.call("elsewhere").options(queue="used", delay="1h").enqueue()
-        app.queues.pause("stopped")
+        app.queues.pause("stopped", create=True)
         queues = {queue.name: queue for queue in app.queues.list()}
         assert list(queues) == ["declared", "default", "stopped", "used"]
         used = queues["used"]

@@ -240,7 +240,7 @@ class TestOptionsOfEachSchedule:
         @t.app.task(name="shop.work", tags=["shop"])
         def work() -> None: ...
 
-        t.queues.pause("slow")
+        t.queues.pause("slow", create=True)
         t.advance("10m")
         [info] = t.enqueued(work)
         assert (info.queue, info.priority, info.tags, info.meta) == ("slow", 50, ("shop", "nightly"), {"team": 7})

@@ -11,7 +11,7 @@ import pytest
 
 from mainspring import Context, Job, Key, Mainspring, NotTriggered, ScheduleEvent
 from mainspring.client.blocking import run as blocking
-from mainspring.errors import InvalidOption, UnknownTask
+from mainspring.errors import InvalidOption, NotFound, UnknownTask
 from mainspring.schedules.records import ScheduleRow, ScheduleSwap
 from mainspring.states import State
 from mainspring.stores.door import Door
@@ -137,7 +137,7 @@ class TestPut:
         t.advance("1h")
         assert t.schedules.list() == []
         assert len(t.enqueued(report)) == 1
-        with pytest.raises(InvalidOption, match="not in the store"):
+        with pytest.raises(NotFound, match="not in the store"):
             t.schedules.delete("often")
         t.schedules.put("often", report, every="10m")  # a new one, which knows nothing of the old
         assert t.schedules.history("often") == []
@@ -161,7 +161,7 @@ class TestPut:
         verbs: list[Any] = [t.schedules.get, t.schedules.enable, t.schedules.disable, t.schedules.delete]
         verbs += [t.schedules.trigger, t.schedules.next, t.schedules.history]
         for verb in verbs:
-            with pytest.raises(InvalidOption, match="did you mean 'nightly'"):
+            with pytest.raises(NotFound, match="did you mean 'nightly'"):
                 verb("nigthly")
 
     def test_a_change_of_one_schedule_does_not_read_the_others(
@@ -343,7 +343,7 @@ class TestTrigger:
 
     def test_a_trigger_obeys_queues_and_keys(self, t: TestApp, report: Task[..., str]) -> None:
         t.schedules.put("drained", report, mode="triggered", queue="old")
-        t.queues.drain("old")
+        t.queues.drain("old", create=True)
         with pytest.raises(NotTriggered, match="drain"):
             t.schedules.trigger("drained")
         keyed = report.options(key=Key("one"))

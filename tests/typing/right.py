@@ -424,6 +424,9 @@ def many_jobs() -> None:
         states=["dead"], queues=["email"], tags=["x"], since=datetime(2030, 1, 1, tzinfo=UTC), parent=JOB_ID
     )
     assert_type(app.jobs.list(query, limit=10).jobs, tuple[JobInfo, ...])
+    assert_type(app.jobs.list(state="dead", task=add, since="1h")[0], JobInfo)
+    assert_type([info.task for info in app.jobs.list(queue=["email", "sms"])], list[str])
+    assert_type(app.jobs.cancel(queue="email", reason="no"), int)
     assert_type(app.jobs.count(query).total, int)
     assert_type(app.jobs.cancel(Query.of(JOB_ID), "no"), int)
     assert_type(app.jobs.retry(add.enqueue(1), rate=None), int)

@@ -428,19 +428,23 @@ def a_spawn_that_is_not_awaited() -> None:
 
 
 def a_condition_that_does_not_exist() -> None:
-    Query.where(state="dead")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    Query.where(statee="dead")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
-def a_moment_of_a_query_as_text() -> None:
-    Query.where(since="yesterday")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+def a_moment_of_a_query_that_is_no_time() -> None:
+    Query.where(since=b"yesterday")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_condition_of_a_listing_that_does_not_exist() -> None:
+    app.jobs.list(status="dead")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def a_number_as_the_task_of_a_listing() -> None:
+    app.jobs.list(task=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def a_call_by_number() -> None:
     app.call(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-
-
-def everything_by_saying_nothing() -> None:
-    app.jobs.cancel()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 def a_query_that_is_a_number() -> None:

@@ -31,6 +31,7 @@ from mainspring.options.table import options_for
 from mainspring.queues.manager import Queues
 from mainspring.schedules.manager import Schedules
 from mainspring.settings.table import TABLE
+from mainspring.states import State
 from mainspring.worker.manager import Workers
 
 CLASSES: dict[str, type] = {
@@ -257,6 +258,7 @@ def test_no_name_of_the_table_exists() -> None:
     known["worker option"] = {option.name for option in options_for("worker")}
     known["setting"] = set(TABLE)
     known["command"] = set(cli.commands)
+    known["state"] = set(State)
     assert known.keys() >= FOREIGN.keys() | LATER.keys()
     assert [(place, name) for place, name, _ in entries() if name in known[place]] == []
 

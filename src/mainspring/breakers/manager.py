@@ -12,7 +12,7 @@ from mainspring.breakers.records import BREAKER_SUFFIX, BreakerRow
 from mainspring.client import blocking
 from mainspring.common.clock import SystemClock, to_datetime
 from mainspring.common.handles import Reserved
-from mainspring.errors import InvalidOption, did_you_mean
+from mainspring.errors import NotFound
 from mainspring.limits.records import Bucket, BucketRow, Limit
 from mainspring.options import checks
 from mainspring.tasks.notify import announce
@@ -70,7 +70,7 @@ class Breakers(Reserved):
     list = blocking.twin(alist)
 
     async def aget(self, name: str | Breaker) -> BreakerInfo:
-        """Return one breaker; ``InvalidOption`` if it is not in the store."""
+        """Return one breaker; ``NotFound`` if it is not in the store."""
         wanted, infos = _check_name(name), await self.alist()
         for info in infos:
             if info.name == wanted:
@@ -134,6 +134,6 @@ def _check_name(name: object) -> str:
     return checks.some_task_name(name.name if isinstance(name, DeclaredBreaker) else name, "breaker")
 
 
-def _unknown_breaker(name: str, known: BreakerNames) -> InvalidOption:
+def _unknown_breaker(name: str, known: BreakerNames) -> NotFound:
     hint = "A breaker is in the store after the first job named it or code entered it. See app.breakers.list()."
-    return InvalidOption("breaker", name, f"is not in the store{did_you_mean(name, known)}", hint=hint)
+    return NotFound("breaker", name, known, hint=hint)

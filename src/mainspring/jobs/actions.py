@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -11,11 +13,12 @@ import msgspec
 
 from mainspring.errors import InvalidOption
 from mainspring.jobs.job import Job
-from mainspring.jobs.query import Query
+from mainspring.jobs.query import MOMENTS, Query
 from mainspring.jobs.records import ActResult, JobRow
 from mainspring.states import Action
 
 if TYPE_CHECKING:
+    from mainspring.client.client import Client
     from mainspring.stores.base import Store
 
 Which = Query | Job[Any] | UUID | str
@@ -26,6 +29,8 @@ SLICE = 100
 MAX_IDS = 1_000
 """The number of ids that one query to a store may name."""
 FASTEST = 1_000_000
+RELATIVE = (str, int, float, timedelta)
+"""Types of a duration, which a condition counts back from now."""
 
 
 def to_query(which: Which) -> Query:
@@ -37,17 +42,37 @@ def to_query(which: Which) -> Query:
     raise InvalidOption("query", which, "is not a query", hint="Pass a Query, a Job or the id of a job.")
 
 
-def query_to_change(which: Which) -> Query:
+async def query_to_change(client: Client, verb: str, which: Which | None, conditions: Mapping[str, Any]) -> Query:
     """Return the query of a call that changes jobs. An empty query is refused."""
-    query = to_query(which)
-    if query.empty:
+    query = await _select(client, verb, which, conditions)
+    if query is None or query.empty:
         raise InvalidOption("query", query, "is empty", hint="To act on every job, pass Query.everything().")
     return query
 
 
-def query_to_read(which: Which | None) -> Query:
-    """Return the query of a call that only reads jobs. None means every job."""
-    return Query.everything() if which is None else to_query(which)
+async def query_to_read(client: Client, verb: str, which: Which | None, conditions: Mapping[str, Any]) -> Query:
+    """Return the query of a call that only reads jobs. No query and no condition means every job."""
+    query = await _select(client, verb, which, conditions)
+    return Query.everything() if query is None else query
+
+
+def check_conditions(verb: str, which: Which | None, conditions: Mapping[str, Any]) -> Query | None:
+    """Check the jobs of a call that reads the store later; durations count back from the clock of this machine."""
+    if not conditions:
+        return None if which is None else to_query(which)
+    if which is not None:
+        hint = f"Put the conditions into one place: {verb}(state=...), or {verb}(Query.where(state=...))."
+        raise InvalidOption("query", which, "cannot be given together with conditions", subject=verb, hint=hint)
+    built = Query.build(verb, conditions, time.time_ns() // 1000)
+    return None if built.empty else built
+
+
+async def _select(client: Client, verb: str, which: Which | None, conditions: Mapping[str, Any]) -> Query | None:
+    """The jobs of a call. A duration counts back from the time of the store, which may be that of a test."""
+    query = check_conditions(verb, which, conditions)
+    if query is None or not any(isinstance(conditions.get(name), RELATIVE) for name in MOMENTS):
+        return query
+    return Query.build(verb, conditions, await (await client.store()).now())
 
 
 async def pages(store: Store, query: Query, size: int = SLICE) -> AsyncGenerator[tuple[JobRow, ...]]:

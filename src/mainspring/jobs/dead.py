@@ -20,8 +20,11 @@ from mainspring.jobs.query import Query
 from mainspring.states import Action, State
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from mainspring.app import Mainspring
     from mainspring.jobs.info import JobInfo
+    from mainspring.jobs.query import AllConditions
 
 By = Literal["error", "task", "queue"]
 
@@ -49,9 +52,13 @@ class Dead(Reserved):
     def __init__(self, app: Mainspring) -> None:
         self._app = app
 
-    async def alist(self, query: Which | None = None, *, limit: int = 100, cursor: str | None = None) -> Page:
+    async def alist(
+        self, query: Which | None = None, *, limit: int = 100, cursor: str | None = None,
+        **where: Unpack[AllConditions],
+    ) -> Page:  # fmt: skip
         """Return up to ``limit`` dead jobs, newest first. Pass ``cursor`` of a page to get the next page."""
-        return await manager.load_page(self._app, _restrict(actions.query_to_read(query)), limit, cursor)
+        named = await actions.query_to_read(self._app.client, "app.dead.list", query, where)
+        return await manager.load_page(self._app, _restrict(named), limit, cursor)
 
     list = blocking.twin(alist)
 
@@ -77,24 +84,30 @@ class Dead(Reserved):
 
     stats = blocking.twin(astats)
 
-    async def aretry(self, query: Which, *, rate: float | None = RATE) -> int:
+    async def aretry(
+        self, query: Which | None = None, *, rate: float | None = RATE, **where: Unpack[AllConditions]
+    ) -> int:
         """Run dead jobs again, each once, in a new epoch; at most ``rate`` jobs per second, None for no limit.
 
         Return the number of jobs. A job whose unique key another job holds stays dead.
         """
-        return await manager.retry(self._app, _restrict(actions.query_to_change(query)), rate)
+        named = await actions.query_to_change(self._app.client, "app.dead.retry", query, where)
+        return await manager.retry(self._app, _restrict(named), rate)
 
     retry = blocking.twin(aretry)
 
-    async def adelete(self, query: Which | None = None, *, older_than: Duration | None = None) -> int:
+    async def adelete(
+        self, query: Which | None = None, *, older_than: Duration | None = None, **where: Unpack[AllConditions]
+    ) -> int:
         """Delete dead jobs: of a query, those that died longer ago than ``older_than``, or both conditions together.
 
         Return the number of jobs.
         """
-        if query is None and older_than is None:
-            hint = "Pass a query or older_than=. To delete every dead job, pass Query.everything()."
+        if query is None and not where and older_than is None:
+            hint = "Pass a query, conditions or older_than=. To delete every dead job, pass Query.everything()."
             raise InvalidOption("query", None, "is missing, and older_than is missing too", hint=hint)
-        narrowed = _restrict(Query.everything() if query is None else actions.query_to_change(query))
+        select = actions.query_to_change if query is not None or where else actions.query_to_read
+        narrowed = _restrict(await select(self._app.client, "app.dead.delete", query, where))
         store = await self._app.client.store()
         if older_than is not None:
             before = await store.now() - to_us(older_than, what="older_than")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 from uuid import UUID
-
-import msgspec
 
 from mainspring.client import blocking
 from mainspring.codec import loads
@@ -21,7 +19,10 @@ from mainspring.options import checks
 from mainspring.states import LIVE, Action, State
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from mainspring.app import Mainspring
+    from mainspring.jobs.query import AllConditions, Conditions
     from mainspring.jobs.why import Why
     from mainspring.options.typed import Priority
 
@@ -30,12 +31,32 @@ RATE = 500.0
 """Jobs per second that ``retry`` makes ready by default."""
 
 
-class Page(msgspec.Struct, frozen=True):
-    """One page of a listing: jobs, newest first, without their attempts."""
+class Page(Sequence[JobInfo]):
+    """One page of a listing: a sequence of jobs, newest first, without their attempts."""
 
-    jobs: tuple[JobInfo, ...]
-    cursor: str | None = None
-    """Pass it to the next call to get the next page; None on the last page."""
+    __slots__ = ("cursor", "jobs")
+
+    def __init__(self, jobs: tuple[JobInfo, ...], cursor: str | None = None) -> None:
+        self.jobs = jobs
+        """The jobs as a tuple."""
+        self.cursor = cursor
+        """Pass it to the next call to get the next page; None on the last page."""
+
+    @overload
+    def __getitem__(self, index: int) -> JobInfo: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[JobInfo, ...]: ...
+    def __getitem__(self, index: int | slice) -> JobInfo | tuple[JobInfo, ...]:
+        return self.jobs[index]
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __repr__(self) -> str:
+        few = ", ".join(f"{job.task} {job.id} {job.state}" for job in self.jobs[:3])
+        more = f", and {len(self.jobs) - 3} more" if len(self.jobs) > 3 else ""
+        after = "" if self.cursor is None else "; more with cursor="
+        return f"<Page of {len(self.jobs)}: {few}{more}{after}>" if self.jobs else "<Page: no jobs>"
 
 
 class Counts(dict[State, int]):
@@ -55,9 +76,10 @@ class Counts(dict[State, int]):
 
 
 class Jobs(Reserved):
-    """The jobs of the store. A ``Query``, a ``Job`` or an id selects jobs.
+    """The jobs of the store. Conditions, a ``Query``, a ``Job`` or an id select jobs.
 
-    A method that only reads accepts None for every job. A method that changes jobs refuses an empty query: pass
+    The conditions are keywords: ``app.jobs.list(state="dead", queue="email", since="1h")``; ``Query.where`` takes the
+    same. A method that only reads returns every job without them. A method that changes jobs refuses that: pass
     ``Query.everything()`` for every job. It changes the jobs whose state allows it, and returns their number.
     """
 
@@ -85,74 +107,88 @@ class Jobs(Reserved):
 
     why = blocking.twin(awhy)
 
-    async def alist(self, query: Which | None = None, *, limit: int = 100, cursor: str | None = None) -> Page:
+    async def alist(
+        self, query: Which | None = None, *, limit: int = 100, cursor: str | None = None,
+        **where: Unpack[AllConditions],
+    ) -> Page:  # fmt: skip
         """Return up to ``limit`` jobs, newest first. Pass ``cursor`` of a page to get the next page.
 
         A job that matches while you read all pages is on exactly one of them.
         """
-        return await load_page(self._app, actions.query_to_read(query), limit, cursor)
+        named = await actions.query_to_read(self._app.client, "app.jobs.list", query, where)
+        return await load_page(self._app, named, limit, cursor)
 
     list = blocking.twin(alist)
 
-    def aiterate(self, query: Which | None = None) -> AsyncIterator[JobInfo]:
+    def aiterate(self, query: Which | None = None, **where: Unpack[AllConditions]) -> AsyncIterator[JobInfo]:
         """Iterate over all jobs of the query, newest first. They are read page by page."""
-        return blocking.ItemStream(self._pages(actions.query_to_read(query)))
+        actions.check_conditions("app.jobs.iterate", query, where)
+        return blocking.ItemStream(self._pages(query, where))
 
     iterate = blocking.iterator_twin(aiterate)
 
-    async def acount(self, query: Which | None = None) -> Counts:
+    async def acount(self, query: Which | None = None, **where: Unpack[AllConditions]) -> Counts:
         """Return the exact number of jobs in each state, from one snapshot.
 
         A query by tag, parent or time may have to read many jobs.
         """
-        return Counts(await (await self._app.client.store()).count(actions.query_to_read(query)))
+        named = await actions.query_to_read(self._app.client, "app.jobs.count", query, where)
+        return Counts(await (await self._app.client.store()).count(named))
 
     count = blocking.twin(acount)
 
     # ---- change -------------------------------------------------------------------------------
 
-    async def acancel(self, query: Which, reason: str = "") -> int:
+    async def acancel(self, query: Which | None = None, reason: str = "", **where: Unpack[Conditions]) -> int:
         """Cancel live jobs. A waiting job never starts; the worker of a running job gets the order within 2 s."""
-        return await self._act(Action.CANCEL, query, reason=checks.words(reason, "reason"))
+        return await self._act(Action.CANCEL, query, where, reason=checks.words(reason, "reason"))
 
     cancel = blocking.twin(acancel)
 
-    async def aretry(self, query: Which, *, rate: float | None = RATE) -> int:
+    async def aretry(
+        self, query: Which | None = None, *, rate: float | None = RATE, **where: Unpack[AllConditions]
+    ) -> int:
         """Run ended jobs again, each once, in a new epoch; at most ``rate`` jobs per second, None for no limit.
 
         A job whose unique key another job holds is not changed.
         """
-        return await retry(self._app, actions.query_to_change(query), rate)
+        named = await actions.query_to_change(self._app.client, "app.jobs.retry", query, where)
+        return await retry(self._app, named, rate)
 
     retry = blocking.twin(aretry)
 
-    async def arun_now(self, query: Which) -> int:
+    async def arun_now(self, query: Which | None = None, **where: Unpack[AllConditions]) -> int:
         """Make jobs ready that wait for their time or for their next attempt."""
-        named = actions.query_to_change(query)
+        named = await actions.query_to_change(self._app.client, "app.jobs.run_now", query, where)
         return await actions.act_once(await self._app.client.store(), Action.RUN_NOW, named)
 
     run_now = blocking.twin(arun_now)
 
-    async def adelete(self, query: Which) -> int:
+    async def adelete(self, query: Which | None = None, **where: Unpack[AllConditions]) -> int:
         """Delete jobs and everything that is stored about them. Running jobs are not deleted."""
-        return await self._act(Action.DELETE, query)
+        return await self._act(Action.DELETE, query, where)
 
     delete = blocking.twin(adelete)
 
-    async def areprioritise(self, query: Which, priority: Priority) -> int:
-        """Change the priority of waiting jobs."""
-        return await self._act(Action.REPRIORITISE, query, priority=checks.priority(priority, "priority"))
+    async def areprioritise(
+        self, query: Which | None = None, priority: Priority | None = None, **where: Unpack[AllConditions]
+    ) -> int:
+        """Change the priority of waiting jobs. ``priority`` must be given."""
+        return await self._act(Action.REPRIORITISE, query, where, priority=checks.priority(priority, "priority"))
 
     reprioritise = blocking.twin(areprioritise)
 
     # ---- private ------------------------------------------------------------------------------
 
-    async def _act(self, action: Action, query: Which, *, reason: str = "", priority: int = 0) -> int:
-        named = actions.query_to_change(query)
+    async def _act(
+        self, action: Action, query: Which | None, where: Mapping[str, Any], *, reason: str = "", priority: int = 0
+    ) -> int:
+        named = await actions.query_to_change(self._app.client, f"app.jobs.{action}", query, where)
         return await actions.act(await self._app.client.store(), action, named, reason=reason, priority=priority)
 
-    async def _pages(self, query: Query) -> AsyncGenerator[tuple[JobInfo, ...]]:
-        async for rows in actions.pages(await self._app.client.store(), query):
+    async def _pages(self, query: Which | None, where: Mapping[str, Any]) -> AsyncGenerator[tuple[JobInfo, ...]]:
+        named = await actions.query_to_read(self._app.client, "app.jobs.iterate", query, where)
+        async for rows in actions.pages(await self._app.client.store(), named):
             yield tuple(build_info(row) for row in rows)
 
     def _decoder(self, task: str) -> Any:

@@ -2,21 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 from uuid import UUID
 
 import msgspec
 
 from mainspring.common.clock import from_datetime
+from mainspring.common.duration import Duration, to_us
+from mainspring.common.handles import foreign_hint
 from mainspring.common.ids import parse_id
 from mainspring.common.text import storable
-from mainspring.errors import InvalidOption
+from mainspring.errors import InvalidOption, UnknownOption
 from mainspring.states import Reason, State
 
+if TYPE_CHECKING:
+    from typing import Unpack
+
 E = TypeVar("E", bound=StrEnum)
+
+
+class NamedObject(Protocol):
+    """A task or a declared queue, which may stand for its name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Conditions(TypedDict, total=False):
+    """Which jobs are meant: all conditions must hold. None is no condition.
+
+    The singular name of a condition takes one value or several, the plural name takes several. Several values are
+    alternatives, but a job must have all tags. A duration for ``since``, ``until`` and ``ended_before`` means so long
+    ago: ``since="1h"`` are the jobs of the last hour.
+    """
+
+    state: State | str | Iterable[State | str] | None
+    states: Iterable[State | str] | None
+    queue: str | NamedObject | Iterable[str | NamedObject] | None
+    queues: Iterable[str | NamedObject] | None
+    task: str | NamedObject | Iterable[str | NamedObject] | None
+    tasks: Iterable[str | NamedObject] | None
+    tag: str | Iterable[str] | None
+    tags: Iterable[str] | None
+    error: str | Iterable[str] | None
+    errors: Iterable[str] | None
+    reasons: Iterable[Reason | str] | None
+    since: datetime | Duration | None
+    until: datetime | Duration | None
+    ended_before: datetime | Duration | None
+    parent: UUID | str | None
+
+
+class AllConditions(Conditions, total=False):
+    """The conditions, and ``reason``, which is the reason of the cancel itself in ``app.jobs.cancel``."""
+
+    reason: Reason | str | Iterable[Reason | str] | None
+
+
+_SINGULAR = {
+    "state": "states", "queue": "queues", "task": "tasks", "tag": "tags", "error": "errors", "reason": "reasons",
+}  # fmt: skip
+MOMENTS = ("since", "until", "ended_before")
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,38 +102,40 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         return cls(ids=tuple(parse_id(job).bytes for job in jobs))
 
     @classmethod
-    def where(
-        cls,
-        *,
-        states: Iterable[State | str] | None = None,
-        queues: Iterable[str] | None = None,
-        tasks: Iterable[str] | None = None,
-        tags: Iterable[str] | None = None,
-        reasons: Iterable[Reason | str] | None = None,
-        errors: Iterable[str] | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        ended_before: datetime | None = None,
-        parent: UUID | str | None = None,
-    ) -> Query:
-        """The jobs for which all conditions hold. Several values of one condition are alternatives; tags must all
-        match.
+    def where(cls, **conditions: Unpack[AllConditions]) -> Query:
+        """The jobs for which all conditions hold: ``Query.where(state="dead", queue=["email", "sms"], since="1h")``.
 
-        An argument that is left out, or None, is no condition. An empty list is refused, because no job matches it
-        and a missing condition would match all jobs. ``since`` and ``until`` are about the enqueue, ``errors`` about
-        the type of error that a dead job died of.
+        A condition that is left out, or None, is no condition. Several values of one condition are alternatives; tags
+        must all match. An empty list is refused, because no job matches it and a missing condition would match all
+        jobs. ``since`` and ``until`` are about the enqueue, ``error`` is the type of error that a dead job died of.
+        A duration counts back from now, by the clock of this machine.
         """
-        marks = _given("tags", tags) + (() if parent is None else (parent_mark(parse_id(parent).bytes),))
+        return cls.build("Query.where", conditions, time.time_ns() // 1000)
+
+    @classmethod
+    def build(cls, verb: str, conditions: Mapping[str, Any], now: int) -> Query:
+        """The query of these conditions. Durations count back from ``now``; an unknown condition names ``verb``."""
+        given: dict[str, Any] = {}
+        for name, value in conditions.items():
+            if name not in AllConditions.__annotations__:
+                raise UnknownOption(verb, name, AllConditions.__annotations__)
+            if value is not None:
+                plural = _SINGULAR.get(name, name)
+                if plural in given:
+                    raise InvalidOption(name, value, f"cannot be given together with {plural}", subject=verb)
+                given[plural] = (name, _several(value) if plural != name else value)
+        parent = given.get("parent")
+        marks = _given(given, "tags") + (() if parent is None else (parent_mark(parse_id(parent[1]).bytes),))
         return cls(
-            states=_words(State, "states", _given("states", states)),
-            queues=_given("queues", queues),
-            tasks=_given("tasks", tasks),
+            states=_words(State, given.get("states", ("states",))[0], _given(given, "states")),
+            queues=_given(given, "queues"),
+            tasks=_given(given, "tasks"),
             marks=marks,
-            reasons=_words(Reason, "reasons", _given("reasons", reasons)),
-            errors=_given("errors", errors),
-            since=None if since is None else from_datetime(since, what="since"),
-            until=None if until is None else from_datetime(until, what="until"),
-            ended_before=None if ended_before is None else from_datetime(ended_before, what="ended_before"),
+            reasons=_words(Reason, given.get("reasons", ("reasons",))[0], _given(given, "reasons")),
+            errors=_given(given, "errors"),
+            since=_moment(given, "since", now),
+            until=_moment(given, "until", now),
+            ended_before=_moment(given, "ended_before", now),
         )
 
     @property
@@ -120,20 +172,52 @@ def parent_mark(parent: bytes) -> str:
     return "^" + parent.hex()
 
 
-def _given(name: str, values: Iterable[str] | None) -> tuple[str, ...]:
-    if values is None:
+def _several(value: Any) -> Any:
+    """The values of a condition with a singular name: one value, or several."""
+    alone = isinstance(value, str) or isinstance(getattr(value, "name", None), str) or not isinstance(value, Iterable)
+    return (value,) if alone else value
+
+
+def _given(given: Mapping[str, tuple[str, Any]], plural: str) -> tuple[str, ...]:
+    """The values of a condition; a task or a queue is replaced by its name."""
+    if plural not in given:
         return ()
+    name, values = given[plural]
+    if isinstance(values, Iterable) and not isinstance(values, str):
+        values = tuple(_name_of(each) for each in values)
     found = _texts(name, values)
     if not found:
         raise InvalidOption(name, values, "names nothing", hint=f"Leave {name} out to make it no condition.")
     return found
 
 
+def _name_of(value: Any) -> Any:
+    name = None if isinstance(value, str) else getattr(value, "name", None)
+    return name if isinstance(name, str) else value
+
+
+def _moment(given: Mapping[str, tuple[str, Any]], name: str, now: int) -> int | None:
+    """A moment as microseconds since 1970; a duration means so long before ``now``."""
+    if name not in given:
+        return None
+    value = given[name][1]
+    if isinstance(value, datetime):
+        return from_datetime(value, what=name)
+    if not isinstance(value, (str, int, float, timedelta)) or isinstance(value, bool):
+        hint = f'{name}="1h" (an hour ago), or {name}=datetime.now(UTC) - timedelta(hours=1).'
+        raise InvalidOption(name, value, "is neither a moment nor a duration", hint=hint)
+    return now - to_us(value, what=name)
+
+
 def _words(kind: type[E], name: str, values: Iterable[str]) -> tuple[E, ...]:
-    try:
-        return tuple(kind(value) for value in values)
-    except ValueError:
-        raise InvalidOption(name, values, f"are some of {', '.join(kind)}") from None
+    found = []
+    for value in values:
+        try:
+            found.append(kind(value))
+        except ValueError:
+            hint = foreign_hint(value, kind.__name__.lower()) if isinstance(value, str) else ""
+            raise InvalidOption(name, value, f"must be one of {', '.join(kind)}", hint=hint) from None
+    return tuple(found)
 
 
 def _texts(name: str, values: Iterable[str]) -> tuple[str, ...]:

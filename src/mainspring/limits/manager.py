@@ -10,7 +10,7 @@ import msgspec
 from mainspring.breakers.records import is_breaker
 from mainspring.client import blocking
 from mainspring.common.handles import Reserved
-from mainspring.errors import InvalidOption, did_you_mean
+from mainspring.errors import InvalidOption, NotFound
 from mainspring.limits.records import Bucket, LimitRow
 from mainspring.locks.names import is_lock_limit
 
@@ -61,7 +61,7 @@ class Limits(Reserved):
     list = blocking.twin(alist)
 
     async def aget(self, name: str) -> LimitInfo:
-        """Return one limit; ``InvalidOption`` if it is not in the store."""
+        """Return one limit; ``NotFound`` if it is not in the store."""
         infos = await self.alist()
         for info in infos:
             if info.name == name:
@@ -120,6 +120,6 @@ def _subject(name: str) -> str:
     return f"limit {name!r}"
 
 
-def _unknown_limit(name: str, known: LimitNames) -> InvalidOption:
+def _unknown_limit(name: str, known: LimitNames) -> NotFound:
     hint = "A limit is in the store after the first job named it. app.limits.list() shows every limit."
-    return InvalidOption("limit", name, f"is not in the store{did_you_mean(name, known)}", hint=hint)
+    return NotFound("limit", name, known, hint=hint)

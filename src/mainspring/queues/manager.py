@@ -15,7 +15,7 @@ from mainspring.client import blocking
 from mainspring.common.clock import to_datetime
 from mainspring.common.handles import Reserved
 from mainspring.common.pause import PollPause
-from mainspring.errors import DrainTimeout, InvalidOption, UnknownOption
+from mainspring.errors import DrainTimeout, InvalidOption, NotFound, UnknownOption
 from mainspring.jobs import actions
 from mainspring.jobs.manager import Counts
 from mainspring.jobs.query import Query
@@ -76,8 +76,15 @@ class Configured(TypedDict, total=False):
     order: Order
 
 
+_CREATE = "app.queues.list() shows every queue. For a queue without jobs pass create=True; in a command, --create."
+
+
 class Queues(Reserved):
-    """The queues of the whole fleet. A queue exists once its name is used. Its mode and settings survive restarts."""
+    """The queues of the whole fleet. Its mode and settings survive restarts.
+
+    A queue exists if this app, a live worker, a job or a stored setting names it. A method that changes a queue raises
+    ``NotFound`` for any other name; with ``create=True`` it changes the queue before its first job.
+    """
 
     _PATH = "app.queues"
 
@@ -101,9 +108,9 @@ class Queues(Reserved):
 
     # ---- change -------------------------------------------------------------------------------
 
-    async def apause(self, *names: str) -> None:
+    async def apause(self, *names: str, create: bool = False) -> None:
         """Start no more jobs of these queues, on any worker, until ``resume``. Running jobs continue, new jobs wait."""
-        await self._set_mode(names, QueueMode.PAUSED)
+        await self._set_mode(names, QueueMode.PAUSED, create)
 
     pause = blocking.twin(apause)
 
@@ -113,7 +120,9 @@ class Queues(Reserved):
 
     resume = blocking.twin(aresume)
 
-    async def adrain(self, name: str, *, wait: bool = False, timeout: Duration | None = None) -> QueueInfo:
+    async def adrain(
+        self, name: str, *, wait: bool = False, timeout: Duration | None = None, create: bool = False
+    ) -> QueueInfo:
         """Accept no more jobs (``QueueDraining``) and run the jobs that are in the queue, until ``resume``.
 
         With ``wait`` the call returns when no live job is left; ``DrainTimeout`` after ``timeout``.
@@ -121,7 +130,7 @@ class Queues(Reserved):
         if timeout is not None and not wait:
             raise InvalidOption("timeout", timeout, "works with wait=True only")
         pace = PollPause(timeout)
-        await self._set_mode([name], QueueMode.DRAINING)
+        await self._set_mode([name], QueueMode.DRAINING, create)
         while (info := await self.aget(name)).counts.live and wait:
             if not await pace.pause():
                 raise DrainTimeout(name, pace.limit, info.counts.live)
@@ -131,12 +140,12 @@ class Queues(Reserved):
 
     async def apurge(self, name: str) -> int:
         """Delete the waiting jobs of a queue, in every waiting state. Running jobs stay. Return the number of jobs."""
-        query = Query.where(queues=_check_names([name]), states=WAITING)
+        query = Query.where(queues=await self._find([name]), states=WAITING)
         return await actions.act(await self._app.client.store(), Action.DELETE, query)
 
     purge = blocking.twin(apurge)
 
-    async def adisable(self, name: str, how: How = "hold") -> None:
+    async def adisable(self, name: str, how: How = "hold", *, create: bool = False) -> None:
         """Start no more jobs of a queue until ``enable``.
 
         New jobs wait (``hold``), end at once as cancelled with the reason ``skipped`` (``skip``), or are refused with
@@ -144,17 +153,19 @@ class Queues(Reserved):
         """
         if how not in get_args(How):
             raise InvalidOption("how", how, f"must be one of {', '.join(get_args(How))}", subject=f"queue {name!r}")
-        await (await self._app.client.store()).disable_queues(_check_names([name]), DisabledMode(how), _current_user())
+        queues = await self._find([name], create)
+        await (await self._app.client.store()).disable_queues(queues, DisabledMode(how), _current_user())
 
     disable = blocking.twin(adisable)
 
     async def aenable(self, *names: str) -> None:
         """Enable disabled queues. A queue that is also paused stays paused."""
-        await (await self._app.client.store()).disable_queues(_check_names(names), None)
+        queues = await self._find(names)
+        await (await self._app.client.store()).disable_queues(queues, None)
 
     enable = blocking.twin(aenable)
 
-    async def aconfigure(self, name: str, **settings: Unpack[Configured]) -> QueueInfo:
+    async def aconfigure(self, name: str, *, create: bool = False, **settings: Unpack[Configured]) -> QueueInfo:
         """Override the declared settings of a queue, for every producer, from the next enqueue on, until ``reset``.
 
         Settings that are not named stay. ``max_depth=None`` removes the limit of waiting jobs.
@@ -179,6 +190,7 @@ class Queues(Reserved):
         if settings.get("on_full", "error") != "error" and not holds.max_depth:
             hint = f"app.queues.configure({queue!r}, max_depth=10_000, on_full={settings['on_full']!r})"
             raise InvalidOption("on_full", settings["on_full"], "needs max_depth", subject=subject, hint=hint)
+        await self._find([queue], create)
         await store.configure_queue(queue, given_now)
         return await self.aget(queue)
 
@@ -186,7 +198,7 @@ class Queues(Reserved):
 
     async def areset(self, name: str, *, declared: bool = False) -> None:
         """Use the settings that the code declares again. ``declared`` also deletes these, if no code declares them."""
-        store, [queue] = await self._app.client.store(), _check_names([name])
+        store, [queue] = await self._app.client.store(), await self._find([name])
         await store.configure_queue(queue, None)
         if declared:
             await store.configure_queue(queue, None, declared=True)
@@ -195,9 +207,26 @@ class Queues(Reserved):
 
     # ---- private ------------------------------------------------------------------------------
 
-    async def _set_mode(self, names: Iterable[str], mode: QueueMode) -> None:
-        queues = _check_names(names)
+    async def _set_mode(self, names: Iterable[str], mode: QueueMode, create: bool = False) -> None:
+        queues = await self._find(names, create)
         await (await self._app.client.store()).set_queue_mode(queues, mode)
+
+    async def _find(self, names: Iterable[str], create: bool = False) -> Sequence[str]:
+        """The checked names of queues that exist, or that may be new."""
+        queues = _check_names(names)
+        if create:
+            return queues
+        store = await self._app.client.store()
+        known = {*self._app.tasks.queues(), *(row.name for row in await store.queues())}
+        if not known.issuperset(queues):
+            known.update(queue for worker in await store.workers() for queue in worker.queues)
+        for queue in queues:
+            if queue not in known and not (await store.find(Query(queues=(queue,)), limit=1)).jobs:
+                self._app.import_included()  # a module that is not imported yet may name it
+                known.update(info.name for info in await self.alist())
+                if queue not in known:
+                    raise NotFound("queue", queue, known, hint=_CREATE)
+        return queues
 
     async def _load(self, names: Sequence[str] | None) -> QueueInfos:
         store = await self._app.client.store()

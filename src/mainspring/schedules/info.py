@@ -13,7 +13,7 @@ import msgspec
 from mainspring.common.clock import to_datetime
 from mainspring.common.duration import format_duration
 from mainspring.common.redact import hide
-from mainspring.errors import InvalidOption, did_you_mean
+from mainspring.errors import NotFound
 from mainspring.jobs.records import JobBody
 from mainspring.limits.records import Bucket
 from mainspring.schedules import plan as planning
@@ -202,10 +202,10 @@ async def load_status(store: Store) -> ScheduleStatus:
     )
 
 
-def unknown_schedule(name: str, known: Iterable[str]) -> InvalidOption:
+def unknown_schedule(name: str, known: Iterable[str]) -> NotFound:
     """The error for a schedule that is not in the store."""
     hint = "A worker that starts stores the schedules of the code. To see every schedule, run: mainspring schedules ls"
-    return InvalidOption("schedule", name, f"is not in the store{did_you_mean(name, known)}", hint=hint)
+    return NotFound("schedule", name, known, hint=hint)
 
 
 # ---- build ------------------------------------------------------------------------------------------

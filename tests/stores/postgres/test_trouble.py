@@ -78,7 +78,7 @@ class TestSilence:
             wire.heal()
             await asyncio.sleep(0.5)
             assert not waiting.done()
-            await app.queues.aconfigure("mail", max_depth=2)
+            await app.queues.aconfigure("mail", max_depth=2, create=True)
             assert (await (await waiting).ainfo()).state is State.READY
             await app.aclose()
 

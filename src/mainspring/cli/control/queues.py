@@ -25,6 +25,7 @@ COUNTED = (State.READY, State.SCHEDULED, State.RETRYING, State.BLOCKED, State.RU
 
 _names = click.argument("names", nargs=-1, required=True, metavar="QUEUE...")
 _name = click.argument("name", metavar="QUEUE")
+_create = click.option("--create", is_flag=True, help="Also if nothing names this queue yet.")
 
 
 @click.group()
@@ -44,9 +45,10 @@ def ls(app: Mainspring) -> Shown:
 @_names
 @on_store
 @answers
-def pause(app: Mainspring, names: Sequence[str]) -> Shown:
+@_create
+def pause(app: Mainspring, names: Sequence[str], create: bool) -> Shown:
     """Stop claims from these queues. They still accept new jobs."""
-    app.queues.pause(*names)
+    app.queues.pause(*names, create=create)
     return _shown([app.queues.get(name) for name in names])
 
 
@@ -66,12 +68,13 @@ def resume(app: Mainspring, names: Sequence[str]) -> Shown:
 @answers
 @click.option("--wait", is_flag=True, help="Wait until the queue is empty.")
 @click.option("--timeout", metavar="DURATION", help="Stop waiting after DURATION; the queue stays draining.")
-def drain(app: Mainspring, name: str, wait: bool, timeout: str | None) -> Shown:
+@_create
+def drain(app: Mainspring, name: str, wait: bool, timeout: str | None, create: bool) -> Shown:
     """Refuse new jobs for this queue and finish the rest. Exit code 1 if it is not empty in time."""
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
     try:
-        return _shown([app.queues.drain(name, wait=wait, timeout=timeout)])
+        return _shown([app.queues.drain(name, wait=wait, timeout=timeout, create=create)])
     except DrainTimeout as error:
         complain(error)
         return _shown([app.queues.get(name)])._replace(code=NO)
@@ -100,9 +103,10 @@ def purge(app: Mainspring, name: str, yes: bool) -> Shown:
     show_default=True,
     help="New jobs wait (hold), are cancelled as skipped (skip), or are refused (reject).",
 )
-def disable(app: Mainspring, name: str, how: How) -> Shown:
+@_create
+def disable(app: Mainspring, name: str, how: How, create: bool) -> Shown:
     """Disable this queue: no job is claimed until it is enabled. Waiting jobs stay."""
-    app.queues.disable(name, how)
+    app.queues.disable(name, how, create=create)
     return _shown([app.queues.get(name)])
 
 
@@ -125,7 +129,10 @@ def enable(app: Mainspring, names: Sequence[str]) -> Shown:
 @click.option(
     "--order", type=click.Choice(get_args(Order)), help="Within a priority: oldest (fifo) or newest (lifo) first."
 )
-def configure(app: Mainspring, name: str, max_depth: str | None, on_full: OnFull | None, order: Order | None) -> Shown:
+@_create
+def configure(
+    app: Mainspring, name: str, max_depth: str | None, on_full: OnFull | None, order: Order | None, create: bool
+) -> Shown:
     """Override the declared settings of this queue until it is reset."""
     given: Configured = {}
     if max_depth is not None:
@@ -136,7 +143,7 @@ def configure(app: Mainspring, name: str, max_depth: str | None, on_full: OnFull
         given["order"] = order
     if not given:
         raise click.UsageError("give at least one of --max-depth, --on-full and --order")
-    return _shown([app.queues.configure(name, **given)])
+    return _shown([app.queues.configure(name, create=create, **given)])
 
 
 @queues.command()
