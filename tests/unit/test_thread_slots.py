@@ -47,7 +47,9 @@ class _Pool:
 
 
 def _attempt(fn: Callable[[], Any]) -> RunningAttempt:
-    return cast("RunningAttempt", SimpleNamespace(fn=fn, is_bulk=False, check_at=1.0, ending=None, begun=False))
+    return cast(
+        "RunningAttempt", SimpleNamespace(fn=fn, is_bulk=False, limited=False, check_at=1.0, ending=None, begun=False)
+    )
 
 
 @pytest.fixture
