@@ -49,7 +49,10 @@ def twin(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
     name = method.__name__[1:]
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> R:
-        made: Coroutine[Any, Any, R] = cast("Any", method)(self, *args, **kwargs)
+        try:
+            made: Coroutine[Any, Any, R] = cast("Any", method)(self, *args, **kwargs)
+        except TypeError as error:  # of the arguments: the body of a coroutine has not begun
+            raise TypeError(str(error).replace(f".a{name}()", f".{name}()")) from None
         return run(f"{self._PATH}.{name}", made)
 
     return cast("Callable[P, R]", _named(call, method))
