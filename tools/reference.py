@@ -128,6 +128,25 @@ def errors_page() -> str:
     return "\n".join(lines)
 
 
+EVENT_CONTENTS = """
+The fields of an `Event`. Reading them never calls the store.
+
+| field | value |
+|---|---|
+| `job`, `task`, `queue`, `attempt`, `state`, `reason`, `worker`, `at` | always |
+| `args` | always: the arguments by name, `***` for secrets; decoded when read |
+| `result` | for `succeeded`, decoded when read; None with `result="ignore"` or if it was too large |
+| `warning` | for `succeeded`, if the result was too large |
+| `error` | for `failed`, `retrying`, `dead`, and for `cancelled` if the body raised |
+| `duration` | when the body has ended in this worker: how long it ran |
+| `wait` | when the body has started in this worker: from the enqueue, with its delay, to the start |
+
+Where the store decided, the worker that calls the hook did not run the body: `stalled`, `dead` after a rescue, and
+`cancelled` of an expired job have `args`, and None as `result`, `duration` and `wait`. If another process cancels a job
+while its body runs, the event has `args`, `duration` and `wait`, and None as `result`, whatever the body returned.
+"""
+
+
 def events_page() -> str:
     fields = ", ".join(f"`{name}`" for name in events.Event.__struct_fields__)
     lines = [
@@ -144,7 +163,7 @@ def events_page() -> str:
     end += "See [the guide](../guides/breakers.md).\n"
     of_schedules = ", ".join(f"`{name}`" for name in events.ScheduleEvent.__struct_fields__)
     end += f"\nA hook of a schedule event gets a `ScheduleEvent` with {of_schedules}.\n"
-    return "\n".join([*lines, *(f"| `{name}` | {text} |" for name, text in rows)]) + "\n" + end
+    return "\n".join([*lines, *(f"| `{name}` | {text} |" for name, text in rows)]) + "\n" + EVENT_CONTENTS + end
 
 
 def pages() -> dict[str, str]:

@@ -118,18 +118,46 @@ def mask_url(url: str) -> str:
     >>> mask_url("postgresql://shop:secret@db/shop")
     'postgresql://shop:***@db/shop'
 
-    If the password has an unescaped ``@`` or ``/``, the function hides too much rather than too little.
+    If the password has an unescaped ``@``, ``/`` or ``?``, the function hides too much rather than too little.
     """
     import re
 
-    scheme, separator, rest = url.partition("://")
-    if separator and "@" in rest and not rest.startswith("/"):
-        before_query = rest.partition("?")[0]
-        at = before_query.rfind("@") if "@" in before_query else rest.rfind("@")
+    start, rest = _split_url(url)
+    if "@" in rest and not rest.startswith("/"):
+        at = rest.rfind("@")
         user, colon, _ = rest[:at].partition(":")
         if colon:
-            url = f"{scheme}://{user}:***{rest[at:]}"
-    return re.sub(r"(?i)\b(password|passwd|pwd|sslpassword)=('[^']*'|[^&\s]*)", r"\1=***", url)
+            url = f"{start}{user}:***{rest[at:]}"
+    value = r"[^&]*" if "://" in url else r"'[^']*'|[^&\s]*"
+    return re.sub(rf"(?i)\b(password|passwd|pwd|sslpassword)=({value})", r"\1=***", url)
+
+
+def passwords_in(url: str) -> list[str]:
+    """The passwords in a URL as they are written there; each possible reading of a URL with unescaped characters.
+
+    >>> passwords_in("postgresql://shop:p%40ss@db/shop")
+    ['p%40ss']
+    """
+    import re
+
+    _, rest = _split_url(url)
+    found = re.findall(r"(?i)[?&](?:password|sslpassword)=([^&#]+)", url)
+    if not rest.startswith("/"):
+        for end in (len(re.split(r"[/?#]", rest, maxsplit=1)[0]), len(rest)):
+            login, at, _ = rest[:end].rpartition("@")
+            _, colon, password = login.partition(":")
+            if at and colon and password:
+                found.append(password)
+    return list(dict.fromkeys(found))
+
+
+def _split_url(url: str) -> tuple[str, str]:
+    """The URL up to its authority, and the rest. A URL without ``://`` is split where its authority may start."""
+    for separator in ("://", "//"):
+        if separator in url:
+            start, _, rest = url.partition(separator)
+            return start + separator, rest
+    return "", url
 
 
 def shown(value: object, limit: int = 80) -> str:
@@ -674,14 +702,15 @@ class SoftTimeout(AttemptError, TimeoutError):
 
 
 class HardTimeout(AttemptError, TimeoutError):
-    """The attempt ran longer than ``timeout`` and was ended."""
+    """The attempt ran longer than ``timeout`` and was ended; ``place`` is the line of code at which it was ended."""
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self, limit: float, place: str = "") -> None:
         super().__init__(
-            f"the attempt ran longer than its timeout of {limit:g} s and was ended",
+            f"the attempt ran longer than its timeout of {limit:g} s and was ended{f' at {place}' if place else ''}",
             hint="Raise timeout= on the task, or split the work into smaller jobs.",
         )
         self.limit = limit
+        self.place = place
 
 
 class WorkerCrashed(AttemptError):

@@ -553,6 +553,24 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.bring_back_rates_v1(p_step bigint, p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    perform 1 from mainspring_stored.buckets b where b.tat > p_now or b.blocked_until > p_now
+        or exists (select 1 from mainspring_stored.rate_starts s where s.bucket = b.name and s.last > p_now)
+    order by b.name for update;
+    -- New statements: they see what the turns wrote that had locked the buckets before.
+    update mainspring_stored.rate_starts s set first = least(s.first, p_now), last = p_now where s.last > p_now;
+    update mainspring_stored.buckets b
+    set tat = least(b.tat, p_now + greatest(l.per, mainspring_stored.smooth_time_v1(greatest(l.burst, 1), l.per, z.size))),
+        blocked_until = least(b.blocked_until, greatest(p_now, b.blocked_until - p_step))
+    from mainspring_stored.limits l cross join lateral (select coalesce(l.set_size, l.size) as size) z
+    where l.name = any(array[split_part(b.name, '=', 1)]) and (b.tat > p_now or b.blocked_until > p_now);
+    update mainspring_stored.keyed_lanes l set recheck_at = p_now where l.recheck_at > p_now;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.buckets_v1(p_names text[], p_costs bigint[], p_now bigint) RETURNS TABLE(at bigint, kind text, size bigint, used bigint, next_at bigint, holders bytea[], breaker text)
     LANGUAGE plpgsql
     AS $$
@@ -3057,6 +3075,26 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.note_time_v1(p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_clock bigint := (select m.clock from mainspring_stored.meta m);
+begin
+    if p_now between v_clock - 1000000 and v_clock + 5000000 then
+        return;
+    end if;
+    select m.clock into v_clock from mainspring_stored.meta m for update skip locked;
+    if not found then
+        return;
+    end if;
+    if p_now < v_clock - 1000000 then
+        perform mainspring_stored.bring_back_rates_v1(v_clock - p_now, p_now);
+    end if;
+    update mainspring_stored.meta m set clock = p_now;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.now_v1(p_now bigint) RETURNS bigint
     LANGUAGE sql
     AS $$
@@ -3356,6 +3394,7 @@ declare
     v_more boolean := false;
 begin
     perform mainspring_stored.guard_v1();
+    perform mainspring_stored.note_time_v1(v_now);
     v_expired := array(
         select j.id from mainspring_stored.jobs j where j.expires is not null and j.state <> 'running' and j.expires <= v_now
         order by j.expires limit p_limit for update skip locked
@@ -6083,7 +6122,8 @@ CREATE TABLE mainspring_stored.marks (
 );
 
 CREATE TABLE mainspring_stored.meta (
-    id uuid NOT NULL
+    id uuid NOT NULL,
+    clock bigint DEFAULT 0 NOT NULL
 );
 
 CREATE TABLE mainspring_stored.progress (
@@ -6182,10 +6222,10 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794971677250832, 1, 1, 'hand-1-54fc7c', 1794971677288288, 1794971677305870, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794971677250832, 1, 1, 'hand-1-54fc7c', 1794971677288288, 1794971677305870, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794972799744006, 1, 1, 'hand-1-53b543', 1794972799745615, 1794972799760725, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794972799744006, 1, 1, 'hand-1-53b543', 1794972799745615, 1794972799760725, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794971677250832, 1794971677229973, 1794971677305870, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-54fc7c', 1794971677288288, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (2, 1794972799744006, 1794972799717010, 1794972799760725, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53b543', 1794972799745615, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.dependencies VALUES ('report', 'import', false);
 INSERT INTO mainspring_stored.dependencies VALUES ('report', 'export', false);
@@ -6196,35 +6236,35 @@ INSERT INTO mainspring_stored.documents VALUES ('schedules', 'nightly', 1, '\x7b
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261118 VALUES (1, 1794971677250832, 1794971677229973, 1794971677305870, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-54fc7c', 1794971677288288, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261118 VALUES (7, 0, 1794971677385447, 1794971677408936, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261118 VALUES (1, 1794972799744006, 1794972799717010, 1794972799760725, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53b543', 1794972799745615, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261118 VALUES (7, 0, 1794972799829358, 1794972799856892, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794971677250832, 1794971677229973, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-54fc7c', NULL, NULL, 1794971677288288, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794971677250832, 1794971677229973, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-54fc7c', 1794975277305870, NULL, 1794971677288288, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794971677385447, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794971677385447, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794971677385447, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794971677385447, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794971677385447, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (4, 1794972799744006, 1794972799717010, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53b543', NULL, NULL, 1794972799745615, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (3, 1794972799744006, 1794972799717010, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53b543', 1794976399760725, NULL, 1794972799745615, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794972799829358, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794972799829358, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794972799829358, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794972799829358, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794972799829358, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('0786aca4-fa54-4680-a6ef-3f4e7184c68e');
+INSERT INTO mainspring_stored.meta VALUES ('01818aeb-f88a-4e7e-af6f-9e05da78e762', 0);
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794971677426843, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794972799864156, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1794971677349974);
+INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1794972799808885);
 
 INSERT INTO mainspring_stored.schedule_runs VALUES ('nightly', 5, '\x01900000000070008000000000000006', '\x7b7d');
 
-INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1794971677443111, 10, '\x7b7d');
+INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1794972799877672, 10, '\x7b7d');
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-54fc7c', 1, 2, false, false, 1794971677216834, 1794971677305870, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-53b543', 1, 2, false, false, 1794972799692672, 1794972799760725, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.keyed_lanes_id_seq', 1, false);
 

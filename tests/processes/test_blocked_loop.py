@@ -17,7 +17,7 @@ from tests.timing import patience
 def start(fleet: Fleet, tmp_path: Path, **options: Any) -> Path:
     """A supervisor whose workers log to the returned file."""
     file = tmp_path / "worker.log"
-    fleet.start(env={"MAINSPRING_LOG_FILE": str(file), "MAINSPRING_LOG_FORMAT": "pretty"}, **options)
+    fleet.start(env={"MAINSPRING_LOG_FILE": str(file), "MAINSPRING_LOG_FORMAT": "text"}, **options)
     return file
 
 
@@ -37,6 +37,9 @@ def test_neighbours_of_a_body_that_blocks_the_loop_past_its_limit_run_once(fleet
     (guilty,) = fleet.ended([blocking])
     assert (guilty.state, guilty.reason) == (State.DEAD, Reason.TIMED_OUT)
     assert [attempt.outcome for attempt in guilty.attempts] == [Outcome.TIMED_OUT]
+    assert guilty.error is not None
+    assert "and was ended at playground.py:" in guilty.error.message
+    assert " in block_loop" in guilty.error.message
     assert {info.state for info in infos} == {State.SUCCEEDED}
     assert {(info.attempt, info.attempts) for info in infos} == {(1, ())}
     assert all(len(fleet.journal(job, word="START")) == 1 for job in neighbours)

@@ -33,6 +33,7 @@ def test_only_the_body_that_does_not_end_is_charged(fleet: Fleet, tmp_path: Path
     assert [attempt.outcome for attempt in info.attempts] == [Outcome.TIMED_OUT]
     assert info.attempts[0].error is not None
     assert info.attempts[0].error.type.endswith("HardTimeout")
+    assert f" in {task}" in info.attempts[0].error.message, "the place of the body"
     assert (info.attempt, info.crashes) == (2, 0)
     others = fleet.ended(neighbours)
     assert {other.state for other in others} == {State.SUCCEEDED}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,10 +24,13 @@ class Run:
         self.now = 0.0
         self.slots = RateSlots({name: Window(per, size)}, lambda: self.now)
 
+    def look(self, claimed: int, lane: str = "default/async#api") -> float:
+        attempt: Any = SimpleNamespace(claim=SimpleNamespace(token=claimed, lane=lane))
+        return self.slots.seconds_until_start([attempt])
+
     def start(self, claimed: int, arrives: float, lane: str = "default/async#api") -> float:
         self.now = max(self.now, arrives)
-        attempt: Any = SimpleNamespace(claim=SimpleNamespace(token=claimed, lane=lane))
-        while (pause := self.slots.seconds_until_start([attempt])) > 0:
+        while (pause := self.look(claimed, lane)) > 0:
             self.now += pause
         return self.now
 
@@ -39,9 +44,14 @@ def densest(times: list[float], window: float) -> int:
     st.lists(st.tuples(st.integers(0, 700_000), st.integers(1, 4), st.floats(0, 1.5)), max_size=30),
     st.integers(100_000, SECOND),
     st.sampled_from(["declared", "smaller", "unknown"]),
+    st.randoms(use_true_random=False),
 )
-def test_starts_are_no_denser_than_claims(turns: list[tuple[int, int, float]], per: int, size: str) -> None:
-    """Whatever the declared size: an operator may have set a larger one. Jobs start in the order of their claims."""
+def test_starts_are_no_denser_than_claims(
+    turns: list[tuple[int, int, float]], per: int, size: str, random: Random
+) -> None:
+    """Whatever the declared size, because an operator may have set a larger one, and in whatever order jobs that wait
+    at the same time look again.
+    """
     claims: list[tuple[int, float]] = []
     at = SECOND
     for gap, number, late in turns:
@@ -50,7 +60,15 @@ def test_starts_are_no_denser_than_claims(turns: list[tuple[int, int, float]], p
     # claims of one piece of the window count as one moment
     most = densest([claimed / 1e6 for claimed, _ in claims], per / 1e6 * 1.002)
     run = Run(per, {"declared": most, "smaller": most // 2, "unknown": 0}[size])
-    starts = [run.start(claimed, arrives) for claimed, arrives in claims]
+    waiting = [(arrives, random.random(), claimed) for claimed, arrives in claims]
+    starts = []
+    heapify(waiting)
+    while waiting:
+        run.now, _, claimed = heappop(waiting)
+        if pause := run.look(claimed):
+            heappush(waiting, (run.now + pause + random.choice([0, 0, 0.2]), random.random(), claimed))
+        else:
+            starts.append(run.now)
     assert densest(starts, per / 1e6) <= most
 
 
@@ -69,6 +87,16 @@ def test_a_job_waits_until_the_window_has_room() -> None:
     first = run.start(0, 0.25)
     assert first == run.start(1, 0.25)
     assert 1.25 <= run.start(SECOND + 1, 1.0) < 1.26
+
+
+def test_a_job_that_waited_longer_does_not_start_beside_a_later_one() -> None:
+    """Both wait for the same moment, and the job of the later window looks first."""
+    run = Run(SECOND, 2)
+    run.start(0, 0.5), run.start(0, 0.5)
+    run.now = 1.6
+    for _ in range(2):
+        assert not run.look(SECOND + 600_000)
+    assert run.look(SECOND // 2) > 0.9
 
 
 def test_buckets_of_other_keys_and_limits_do_not_wait() -> None:

@@ -22,6 +22,7 @@ from mainspring.cli.jobs.jobs import jobs
 from mainspring.cli.launch.demo import demo
 from mainspring.cli.launch.dev import dev
 from mainspring.cli.launch.worker import worker
+from mainspring.cli.project.backup import backup, restore
 from mainspring.cli.project.check import check
 from mainspring.cli.project.config import config
 from mainspring.cli.project.explain import explain
@@ -39,7 +40,7 @@ def cli(app: str | None) -> None:
 
 for command in (
     dev, worker, enqueue, jobs, queues, schedules, limits, breakers, locks, dead, workers, status, config, explain,
-    check, migrate, demo, completion,
+    check, migrate, backup, restore, demo, completion,
 ):  # fmt: skip
     cli.add_command(command)
 

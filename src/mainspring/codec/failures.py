@@ -17,6 +17,8 @@ _MESSAGE_LIMIT = 4_000
 _CAUSES = 10
 _NOTES = 10
 _FRAMES = 60
+_SEARCHED = 1_000_000
+"""The number of characters of one text that are searched for secrets."""
 
 
 class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,6 +50,14 @@ def clean_text(text: str, limit: int, *, keep: Literal["start", "ends"] = "start
     return text if len(text) <= limit else _cut(text, limit, keep)
 
 
+def clean_secret_text(text: str, limit: int, *, keep: Literal["start", "ends"] = "start") -> str:
+    """Text that every store can keep, without secrets. Secrets are hidden before the cut, which could divide one.
+
+    Text beyond ``_SEARCHED`` characters is cut first: no secret at that cut is near the part that is kept.
+    """
+    return clean_text(redact(clean_text(text, max(_SEARCHED, limit), keep=keep)), limit, keep=keep)
+
+
 def _cut(text: str, limit: int, keep: str) -> str:
     marker = f" ... [{len(text) - limit:,} more characters were cut] "
     room = limit - len(marker)
@@ -67,7 +77,7 @@ def describe_error(error: BaseException, *, limit: int = 32_000, code: str = "")
     return ErrorRecord(
         type=_type_name(error),
         message=_message(error),
-        traceback=redact(clean_text(_traceback(error), limit, keep="ends")),
+        traceback=clean_secret_text(_traceback(error), limit, keep="ends"),
         causes=tuple(f"{_type_name(cause)}: {clean_text(_message(cause), 500)}" for cause in _causes(error)),
         notes=_notes(error),
         code=code,
@@ -111,7 +121,7 @@ def text_of(value: object) -> str:
 
 
 def _message(error: BaseException) -> str:
-    return redact(clean_text(text_of(error), _MESSAGE_LIMIT))
+    return clean_secret_text(text_of(error), _MESSAGE_LIMIT)
 
 
 def _traceback(error: BaseException) -> str:
@@ -140,4 +150,4 @@ def _notes(error: BaseException) -> tuple[str, ...]:
     notes = getattr(error, "__notes__", ())
     if not isinstance(notes, (list, tuple)):
         return ()
-    return tuple(redact(clean_text(text_of(note), _MESSAGE_LIMIT)) for note in notes[:_NOTES])
+    return tuple(clean_secret_text(text_of(note), _MESSAGE_LIMIT) for note in notes[:_NOTES])

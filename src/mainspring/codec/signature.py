@@ -31,7 +31,7 @@ from mainspring.codec.annotations import Parameters, holds_secret, resolve_param
 from mainspring.codec.canonical import plain
 from mainspring.codec.failures import text_of
 from mainspring.codec.results import RESULT_LIMIT, EncodedResult, decode_result, encode_result
-from mainspring.common.redact import HIDDEN
+from mainspring.common.redact import HIDDEN, looks_secret
 from mainspring.common.secret import Secret
 from mainspring.errors import (
     ArgumentNotSerializable,
@@ -313,7 +313,7 @@ class Signature:
         raise ArgumentNotSerializable(
             self.task,
             name,
-            f"argument {path!r} is {_kind(part)} and would be read back as {_kind(came)}: {_shown(part, came)}",
+            f"argument {path!r} is {_kind(part)} and would be read back as {_kind(came)}: {_shown(path, part, came)}",
             path=path,
             hint=_advice(name, value),
         )
@@ -375,8 +375,9 @@ def _without_places(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name != "@"}
 
 
-def _shown(part: Any, came: Any) -> str:
-    return HIDDEN if isinstance(part, Secret) else shown(came, 40)
+def _shown(path: str, part: Any, came: Any) -> str:
+    hidden = isinstance(part, Secret) or looks_secret(path)
+    return HIDDEN if hidden else shown(came, 40)
 
 
 def _kind(value: Any) -> str:

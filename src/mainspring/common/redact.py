@@ -1,26 +1,28 @@
 """Hide secrets in logs, errors, job records and settings.
 
-Three things are hidden: passwords in URLs and after names that look secret (``password=...``, ``"api_key": "..."``,
-``Authorization: ...``); values under names that look secret or are declared as sensitive; and values that this process
-has seen as secrets. When in doubt, a value is hidden.
+Four things are hidden: passwords in URLs and after names that look secret (``password=...``, ``"api_key": "..."``,
+``Authorization: ...``); values under names that look secret or are declared as sensitive; values that this process
+has seen as secrets; and, in the texts of a running job, the values of its secret arguments. When in doubt, a value is
+hidden.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
-from mainspring.errors import shown
+from mainspring.common.current import current
+from mainspring.errors import passwords_in, shown
 
 HIDDEN = "***"
 SHORTEST = 6
-"""The minimum length of a value to search for in text: shorter values occur by chance."""
-SHORTEST_HERE = 3
-"""The minimum length of a job's own values in the log lines of this job, where whole words are searched."""
+"""The minimum length of a value to search for in any text: shorter values occur by chance. Values below this length
+are searched as whole words, and only where the caller asks for them."""
+SHORTEST_WORD = 3
+"""The minimum length of a value that is searched as a whole word, in the texts of its own job."""
 KNOWN_LIMIT = 1_000
 """The maximum number of values to search for; the newest are kept."""
 DEPTH = 100
@@ -45,48 +47,62 @@ _PAIR = rf"""(?ix)
     """
 
 _known: dict[str, None] = {}
-_here: ContextVar[tuple[str, ...]] = ContextVar("mainspring_hidden_here", default=())
+
+
+class JobWithSecrets(Protocol):
+    """The running job, as this module sees it."""
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """The values to hide in the texts of this job, in each form: see :func:`secrets_in`."""
+        ...
 
 
 def remember(value: Any, *, shortest: int = SHORTEST) -> None:
     """Hide this value from now on wherever :func:`redact` finds it; for a container, each text in it."""
-    for text in _texts(value, 8):
-        if len(text) >= shortest:
-            for form in {text} if text.isalnum() else _forms(text):
-                _known.pop(form, None)
-                _known[form] = None
+    for form in _forms_of(value, shortest):
+        _known.pop(form, None)
+        _known[form] = None
     while len(_known) > KNOWN_LIMIT:
         with suppress(RuntimeError, StopIteration):  # another thread has removed it
             _known.pop(next(iter(_known)), None)
 
 
-def remember_here(value: Any) -> None:
-    """Hide also the short texts of this value, as whole words, in this context only: the run of their job."""
-    _here.set(tuple({text for text in _texts(value, 8) if SHORTEST_HERE <= len(text) < SHORTEST}))
-
-
 def remember_url(url: str) -> None:
-    """Hide the password of this URL, also outside of the URL, unless it equals a public part such as the user name."""
-    from urllib.parse import unquote, urlsplit
+    """Hide the password of this URL, also outside of the URL, unless it equals a public part such as the user name.
 
-    try:
-        password = urlsplit(url).password
-    except ValueError:
-        return
-    if password and url.count(password) == 1:
-        remember(unquote(password))
+    The password is hidden as it is written in the URL, and decoded.
+    """
+    from urllib.parse import unquote
+
+    for written in passwords_in(url):
+        if url.count(written) == 1:
+            remember([written, unquote(written)])
 
 
-def redact(text: str) -> str:
+def secrets_in(mapping: Mapping[str, Any], names: Iterable[str] = ()) -> tuple[str, ...]:
+    """The texts under ``names`` and under names that look secret, at any depth, in each form that text can show them.
+
+    >>> secrets_in({"to": "ann", "login": {"password": "hunter2"}})
+    ('hunter2',)
+    """
+    found = list(_under(mapping, frozenset(names), DEPTH))
+    return tuple(dict.fromkeys(_forms_of(found, SHORTEST_WORD))) if found else ()
+
+
+def redact(text: str, job: JobWithSecrets | None = None) -> str:
     """The text with ``***`` for everything that is, or looks like, a secret.
+
+    ``job`` is the job that the text belongs to, for texts that are made outside of its run.
 
     >>> redact("cannot reach postgresql://shop:hunter2@db/shop, token=abc123")
     'cannot reach postgresql://shop:***@db/shop, token=***'
     """
-    for value in sorted((value for value in tuple(_known) if value in text), key=len, reverse=True):
-        text = text.replace(value, HIDDEN)
-    for value in _here.get():
-        text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", HIDDEN, text)
+    if _known:
+        text = _without(tuple(_known), text)
+    here: JobWithSecrets | None = current.get(job)
+    if here is not None and (own := here.secrets):
+        text = _without(own, text)
     if "://" in text:
         text = re.sub(_URL, rf"\1:{HIDDEN}@", text)
     small = text.lower()
@@ -97,19 +113,21 @@ def redact(text: str) -> str:
     return text
 
 
-def redact_in(value: Any) -> Any:
+def redact_in(value: Any, job: JobWithSecrets | None = None) -> Any:
     """A copy of plain JSON data with secrets in texts, and values under names that look secret, hidden.
 
     >>> redact_in({"step": "token=abc123", "apiKey": "k"})
     {'step': 'token=***', 'apiKey': '***'}
     """
     if isinstance(value, str):
-        return redact(value)
+        return redact(value, job)
     if isinstance(value, Mapping):
-        return {redact(name): HIDDEN if looks_secret(name) else redact_in(item) for name, item in value.items()}
+        return {
+            redact(name, job): HIDDEN if looks_secret(name) else redact_in(item, job) for name, item in value.items()
+        }
     if isinstance(value, list):
-        return [redact_in(item) for item in value]
-    if isinstance(value, int | float) and not isinstance(value, bool) and redact(str(value)) == HIDDEN:
+        return [redact_in(item, job) for item in value]
+    if isinstance(value, int | float) and not isinstance(value, bool) and redact(str(value), job) == HIDDEN:
         return HIDDEN
     return value
 
@@ -162,12 +180,42 @@ def _inside(value: Any, names: frozenset[str], depth: int) -> Any:
     return value
 
 
+def _without(values: Iterable[str], text: str) -> str:
+    for value in sorted((value for value in values if value in text), key=len, reverse=True):
+        if len(value) >= SHORTEST:
+            text = text.replace(value, HIDDEN)
+        else:
+            text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", HIDDEN, text)
+    return text
+
+
+def _under(value: Any, names: frozenset[str], depth: int) -> Iterator[Any]:
+    if depth < 0:
+        return
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            if isinstance(name, str) and (name in names or looks_secret(name)):
+                yield item
+            else:
+                yield from _under(item, names, depth - 1)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _under(item, names, depth - 1)
+
+
+def _forms_of(value: Any, shortest: int) -> Iterator[str]:
+    for text in _texts(value, 8):
+        if len(text) >= shortest:
+            yield from (text,) if text.isalnum() else _forms(text)
+
+
 def _forms(text: str) -> set[str]:
-    """The text itself, and its forms inside a repr, JSON and a URL."""
+    """The text itself, its forms inside a repr, JSON and a URL, and each of its lines: text may be indented."""
     import json
     from urllib.parse import quote
 
-    return {text, repr(text)[1:-1], json.dumps(text)[1:-1], quote(text, safe="")}
+    lines = [line for each in text.splitlines() if len(line := each.strip()) >= SHORTEST] if "\n" in text else ()
+    return {text, repr(text)[1:-1], json.dumps(text)[1:-1], quote(text, safe=""), *lines}
 
 
 def _texts(value: Any, depth: int) -> list[str]:

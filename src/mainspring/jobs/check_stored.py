@@ -16,6 +16,7 @@ from mainspring.jobs import actions
 from mainspring.jobs.query import Query
 from mainspring.states import LIVE, State
 from mainspring.worker.run.executor import decode_record
+from mainspring.worker.secret_arguments import remember_all
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -68,8 +69,14 @@ async def acheck(app: Mainspring, *, limit: int | None = None) -> CheckReport:
 
 
 def open_stored(app: Mainspring, id: UUID | str) -> StoredCall:
-    """Return the task and arguments of a stored job; ``Undecodable`` or ``UnknownTask`` if this code cannot run it."""
-    return _open(app, blocking.run("open_stored", _row(app, id)))
+    """Return the task and arguments of a stored job; ``Undecodable`` or ``UnknownTask`` if this code cannot run it.
+
+    The values of its secret arguments are hidden from now on: this process runs the job.
+    """
+    row = blocking.run("open_stored", _row(app, id))
+    if (task := app.tasks.find(row.task)) is not None:
+        remember_all(task.spec(), row.record)
+    return _open(app, row)
 
 
 async def _row(app: Mainspring, id: UUID | str) -> JobRow:

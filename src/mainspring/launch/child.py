@@ -29,6 +29,7 @@ from mainspring.worker.supervise.child_pipe import (
     CannotStart,
     ChildEnvironment,
     Hello,
+    StuckBody,
     WorkerPipe,
     kill_own_family,
 )
@@ -185,6 +186,7 @@ class _WorkerProcess:
         worker = Worker(
             self._config, store, shared_state=self._shared_state, services=build_services,
             heartbeats=self._make_heartbeats, info=self._lock.facts(), supervised=True,
+            report_stuck=self._report_stuck,
         )  # fmt: skip
         self._pipe.set_handlers(worker.drain, worker.stop, worker.on_jobs_moved)
         with signals.handle_stop_signals(signals.StopCounter(worker.drain, worker.stop)):
@@ -227,6 +229,9 @@ class _WorkerProcess:
 
     def _announce(self, worker: str) -> None:
         self._pipe.send(Hello.of(worker, self._config))
+
+    def _report_stuck(self, job: bytes, token: int, place: str) -> None:
+        self._pipe.send(StuckBody(job=job.hex(), token=token, place=place))
 
     def _leave(self, code: int) -> None:
         """A body that does not end must not keep the process. The supervisor gives back jobs in the shared state."""

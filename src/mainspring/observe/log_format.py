@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.codec.failures import clean_text, text_of
+from mainspring.codec.failures import clean_secret_text, clean_text, text_of
 from mainspring.common.redact import hide, redact
 from mainspring.worker.failure_log import ERROR
 from mainspring.worker.job_lines import LINE, JobLine
@@ -192,7 +192,7 @@ def _message(record: logging.LogRecord) -> str:
         text = record.getMessage()
     except Exception as error:  # noqa: BLE001 - wrong arguments for the message, or user code in them
         text = f"{record.msg} <its arguments do not fit: {error}>"
-    return redact(clean_text(text, _MESSAGE_LIMIT))
+    return clean_secret_text(text, _MESSAGE_LIMIT)
 
 
 def _extras(record: logging.LogRecord) -> dict[str, Any]:
@@ -216,8 +216,8 @@ def _error(error: BaseException) -> dict[str, str]:
         trace = f"<the traceback could not be written: {type(failure).__name__}>"
     return {
         "type": type(error).__qualname__,
-        "message": redact(clean_text(text_of(error), _MESSAGE_LIMIT)),
-        "traceback": redact(clean_text(trace, _MESSAGE_LIMIT, keep="ends")),
+        "message": clean_secret_text(text_of(error), _MESSAGE_LIMIT),
+        "traceback": clean_secret_text(trace, _MESSAGE_LIMIT, keep="ends"),
     }
 
 
@@ -231,7 +231,7 @@ def _plain(value: Any, depth: int) -> Any:
         return {clean_text(text_of(key), 1_000): _plain(item, depth - 1) for key, item in value.items()}
     if depth and isinstance(value, list | tuple | set | frozenset):
         return [_plain(item, depth - 1) for item in value]
-    return redact(clean_text(value if isinstance(value, str) else text_of(value), _MESSAGE_LIMIT))
+    return clean_secret_text(value if isinstance(value, str) else text_of(value), _MESSAGE_LIMIT)
 
 
 def _shown(value: Any) -> str:

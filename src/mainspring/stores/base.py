@@ -56,8 +56,13 @@ it. Jobs that wait for capacity are not touched: no attempt, no token, no write.
 *Concurrency* counts the running jobs, each job once, and the holders (:meth:`Store.hold`).
 
 *Rates* count starts at the moment of the claim, by the store's clock, whatever happens to the attempt. The store may
-count a start up to a thousandth of the window later than it was, never earlier. When the clock goes back, starts count
-until their window is over. A start that costs more than the size counts as the whole size.
+count a start up to a thousandth of the window later than it was, never earlier. A start that costs more than the size
+counts as the whole size.
+
+*Clocks that go back.* What a rate remembers never reaches further than its window: when a promotion finds that the
+clock was set back, starts that lie ahead count from now on, for one window; ``tat`` is at most ``max(per,
+time(burst))`` ahead; and a pause (``Ack.slow``) ends by the time that was left of it. So a clock that was set forward
+and back closes a rate for one window, and no window has starts of more than the size.
 
 *Smooth rates* (GCRA) are counted in whole microseconds with whole numbers. ``tat`` is the moment at which the whole
 burst is available again::

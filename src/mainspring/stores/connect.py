@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from mainspring.common.redact import remember_url
 from mainspring.errors import BadUrl, InMemoryStore, InvalidOption, MissingDriver
 from mainspring.stores.door import Door
 
@@ -59,8 +61,12 @@ class StoreAddress(msgspec.Struct, frozen=True, kw_only=True):
     each store has a database of its own."""
 
     def check(self) -> None:
-        """Raise ``InvalidOption`` for an option that this engine does not have."""
+        """Raise ``BadUrl`` for a URL that cannot be used, ``InvalidOption`` for an option that this engine does not
+        have."""
         engine = engine_of(self.url)
+        for url in (self.url, self.listen_url):
+            if url is not None and engine != "sqlite":
+                check_login(url)
         for name, only in _ONLY.items():
             if (value := getattr(self, name)) and engine != only:
                 hint = f"It is an option of {_NAMES[only]}. Remove it, or change the URL."
@@ -77,6 +83,29 @@ class StoreAddress(msgspec.Struct, frozen=True, kw_only=True):
             raise InMemoryStore(f"{what} cannot use a store in memory (sqlite://): it exists in one process only")
 
 
+def check_login(url: str) -> None:
+    """Raise ``BadUrl`` unless the user and the password in the URL are percent-encoded.
+
+    The drivers read such a URL differently, and their errors show parts of the password.
+    """
+    rest = url.partition("://")[2]
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    behind = rest[len(authority) :]
+    login, at, server = authority.rpartition("@")
+    if not re.search(_NOT_ENCODED, login) and (
+        "@" not in behind or (re.fullmatch(_PATH_AND_QUERY, behind) and (at or re.fullmatch(_SERVERS, server)))
+    ):
+        return
+    raise BadUrl(
+        url,
+        "the user or the password has a character that must be percent-encoded",
+        hint="Write the password as urllib.parse.quote(password, safe='') returns it: %40 for @, %25 for %, %3F for ?.",
+    )
+
+
+_NOT_ENCODED = r"[\s\x00-\x1f@\[\]]|%(?![0-9A-Fa-f]{2})"
+_PATH_AND_QUERY = r"(/[^?#@]*)?(\?[\w.-]+=[^&#]*(&[\w.-]+=[^&#]*)*)?"
+_SERVERS = r"(\[[^\]]*\]|[^:,]*)(:\d*)?(,(\[[^\]]*\]|[^:,]*)(:\d*)?)*"
 _ONLY = {"replicas": "redis", "wait_fsync": "redis", "listen_url": "postgres", "pooler": "postgres"}
 _NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "redis": "Redis"}
 
@@ -103,6 +132,9 @@ def connect_to(
 ) -> Door:
     """The store at an address behind the door, not opened yet."""
     address.check()
+    for url in (address.url, address.listen_url):
+        if url is not None:
+            remember_url(url)
     try:
         engine = _engine(address, clock)
     except ImportError as error:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -11,6 +12,8 @@ import msgspec
 from mainspring.breakers.records import BREAKER_SUFFIX, BreakerRow
 from mainspring.codec import ErrorRecord
 from mainspring.common.clock import to_datetime
+from mainspring.common.redact import redact
+from mainspring.errors import shown
 from mainspring.states import Reason, State
 
 if TYPE_CHECKING:
@@ -46,8 +49,45 @@ SCHEDULE_MEANINGS: dict[ScheduleEventName, str] = {
 SCHEDULE_EVENTS: tuple[ScheduleEventName, ...] = tuple(SCHEDULE_MEANINGS)
 
 
+class Deferred:
+    """A value of an event that is computed when it is read for the first time. It is not passed to hooks."""
+
+    __slots__ = ("_compute", "_value")
+
+    def __init__(self, compute: Callable[[], Any]) -> None:
+        self._compute: Callable[[], Any] | None = compute
+        self._value: Any = None
+
+    def get(self) -> Any:
+        """The value. Two threads may compute it both; they get equal values."""
+        if (compute := self._compute) is not None:
+            self._value = compute()
+            self._compute = None
+        return self._value
+
+    def __repr__(self) -> str:
+        return redact(shown(self.get(), 200))
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.get() == (other.get() if isinstance(other, Deferred) else other))
+
+    def __hash__(self) -> int:
+        return hash(self.get())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _same, (self.get(),)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a job; hooks are called in the worker that stored the change."""
+    """An event of a job; hooks are called in the worker that stored the change.
+
+    It carries what the worker knows about the job, so a hook needs no call to the store. Arguments and result are
+    decoded when they are read.
+    """
 
     name: EventName
     job: UUID
@@ -56,11 +96,30 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     state: State
     reason: Reason | None = None
+    args: dict[str, Any] = {}
+    """The arguments by name, as ``job.info().args`` shows them: ``***`` replaces secret values."""
+    result: Any = None
+    """The value that the task returned, as its declared return type; None unless the job has succeeded."""
     error: ErrorRecord | None = None
     warning: str | None = None
     """What went wrong although the job has succeeded: its result was too large and was dropped."""
+    wait: timedelta | None = None
+    """The time from the enqueue of the job, its delay included, to the start of this attempt; None if no attempt of
+    this worker had started."""
+    duration: timedelta | None = None
+    """How long the body ran, by the worker's monotonic clock; None for ``started``, and if the worker did not see the
+    end of the body."""
     worker: str = ""
     at: datetime
+
+    if not TYPE_CHECKING:  # a type checker uses the annotations above
+
+        def __getattribute__(self, name: str) -> Any:
+            value = super().__getattribute__(name)
+            return value.get() if type(value) is Deferred else value
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.job, self.attempt, self.at))
 
 
 class BreakerEvent(msgspec.Struct, frozen=True, kw_only=True):

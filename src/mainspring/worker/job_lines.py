@@ -126,9 +126,9 @@ def describe_call(attempt: RunningAttempt) -> str:
         in_order = in_order and place in found
         if in_order:
             values.append(_value(found.pop(place)))
-    values += [_value(redact_in(each)) for each in rest]
+    values += [_value(redact_in(each, attempt)) for each in rest]
     values += [f"{key}={_value(value)}" for key, value in found.items()]
-    return redact(f"{name}({_cut(', '.join(values), _PART)})")
+    return redact(f"{name}({_cut(', '.join(values), _PART)})", attempt)
 
 
 def _result(attempt: RunningAttempt, ack: Ack) -> str:
@@ -140,7 +140,7 @@ def _result(attempt: RunningAttempt, ack: Ack) -> str:
         value = attempt.spec.signature.decode_result(ack.result)
     except Exception:  # noqa: BLE001 - decoders run user code; the job has succeeded
         return " -> ..."
-    return redact(f" -> {shown(redact_in(value), _PART)}")
+    return redact(f" -> {shown(redact_in(value, attempt), _PART)}", attempt)
 
 
 def _value(value: Any) -> str:

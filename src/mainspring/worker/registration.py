@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from mainspring.codec import dumps
 from mainspring.common.clock import boottime
 from mainspring.common.ids import worker_id
-from mainspring.common.redact import redact
-from mainspring.errors import did_you_mean
+from mainspring.errors import did_you_mean, mask_url
 from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.query import Query
 from mainspring.queues.records import QueueSettings
@@ -90,7 +89,7 @@ def build_registration(config: WorkerConfig, more: Mapping[str, object]) -> Regi
 def describe_worker(config: WorkerConfig) -> str:
     """The store, the queues and the slots, in one line for the log."""
     address, settings = config.store, config.settings
-    url = redact(address.url)
+    url = mask_url(address.url)
     store = url if address.namespace == "default" else f"{url} (namespace {address.namespace})"
     if "worker" not in settings.roles:
         return f"store {store}, role scheduler, no slots"

@@ -31,6 +31,7 @@ from mainspring.worker.registration import Heartbeats, MakeHeartbeats
 from mainspring.worker.retry_log import Outage
 from mainspring.worker.run.attempt import Ending, RunEnvironment, RunningAttempt
 from mainspring.worker.run.dispatch import Dispatcher
+from mainspring.worker.run.place import find_place
 from mainspring.worker.run.progress import ReportSender
 from mainspring.worker.run.slots.lending import SlotLender
 from mainspring.worker.supervise import kill_rules
@@ -92,8 +93,9 @@ class Worker:
 
     ``services`` builds its background services. ``heartbeats`` builds what keeps the lease while the event loop is
     busy. ``supervised``: a supervisor kills and replaces this process when a body does not end, and gives back the jobs
-    that still run then. ``info`` is added to the worker's registration. Any thread may call ``drain``, ``stop``,
-    ``on_jobs_moved``, ``on_lost`` and ``on_lease_low``.
+    that still run then; ``report_stuck`` tells it the job, the token and the place of such a body. ``info`` is added to
+    the worker's registration. Any thread may call ``drain``, ``stop``, ``on_jobs_moved``, ``on_lost`` and
+    ``on_lease_low``.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Worker:
         heartbeats: MakeHeartbeats | None = None,
         info: Mapping[str, object] | None = None,
         supervised: bool = False,
+        report_stuck: Callable[[bytes, int, str], None] | None = None,
     ) -> None:
         self._outage = Outage(log)
         self._config = config = roles.apply_roles(config)
@@ -119,6 +122,7 @@ class Worker:
         self.supervised = supervised
         self._log_level = logging.INFO if supervised else logging.DEBUG  # a program knows of its own embedded worker
         self._info = dict(info or {})
+        self._report_stuck = report_stuck
         self._store = store
         self._shared_state = shared_state
         self._make_services = services
@@ -364,14 +368,21 @@ class Worker:
             )
             return
         log.error("%s does not end: this worker finishes its other jobs, and the supervisor replaces it", job)
+        self._report_place(attempt, find_place(attempt))
         for each in attempt.jobs:
             if each.slot >= 0:
                 self._shared_state.mark(each.slot, STUCK | ORDERED if attempt.ending is Ending.CANCEL else STUCK)
         self._shared_state.phase = Phase.REPLACE
         self._drain.drain()
 
-    def _on_blocked_overdue(self, attempt: RunningAttempt) -> None:
+    def _report_place(self, attempt: RunningAttempt, place: str) -> None:
+        if self._report_stuck is not None and place:
+            for each in attempt.jobs:
+                self._report_stuck(each.claim.id, each.claim.token, place)
+
+    def _on_blocked_overdue(self, attempt: RunningAttempt, place: str) -> None:
         """A body has blocked the event loop past its hard limit. Not on the event loop."""
+        self._report_place(attempt, place)
         job = f"job {UUID(bytes=attempt.claim.id)} ({attempt.claim.task})"
         log.error("%s blocks the event loop past its time limit: the supervisor replaces this worker", job)
         assert self._drain is not None

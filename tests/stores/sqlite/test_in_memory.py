@@ -20,7 +20,6 @@ from mainspring import Mainspring
 from mainspring.errors import InMemoryStore
 from mainspring.states import State
 from tests.rows.project import Project
-from tests.timing import patience
 
 LIMIT = 60
 
@@ -149,9 +148,8 @@ def test_a_body_that_holds_the_gil_keeps_its_job(app: Mainspring, hold_gil: Any)
         hold_gil(seconds)
         return "held"
 
-    lease = patience(1.0)
-    with app.worker(lease=lease):
-        job = hold.enqueue(3 * lease)
+    with app.worker(lease="1s"):
+        job = hold.enqueue(3.0)
         assert job.result(timeout=LIMIT) == "held"
         assert job.info().attempts == ()
 

@@ -82,6 +82,12 @@ SECOND = 1_000_000
 DAY = 86_400 * SECOND
 """Microseconds."""
 
+CLOCK_NOTED = 5 * SECOND
+"""A promotion notes the time of the store this often, to see later that the clock was set back."""
+
+CLOCK_SET_BACK = SECOND
+"""A clock that is further behind the noted time was set back."""
+
 NANOSECONDS = 1_000
 """In a microsecond. Smooth rates are counted in nanoseconds."""
 
@@ -146,6 +152,8 @@ CONSTANTS: Mapping[str, object] = {
     "LOWEST_PRIORITY": LOWEST_PRIORITY,
     "SECOND": SECOND,
     "DAY": DAY,
+    "CLOCK_NOTED": CLOCK_NOTED,
+    "CLOCK_SET_BACK": CLOCK_SET_BACK,
     "NANOSECONDS": NANOSECONDS,
 }
 

@@ -12,8 +12,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -29,11 +29,20 @@ from mainspring.jobs.records import JobRow
 from mainspring.schedules.plan import ScheduleNews
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Store
-from mainspring.tasks.events import BreakerEvent, Event, EventName, ScheduleEvent, breaker_event, schedule_event
+from mainspring.tasks.events import (
+    BreakerEvent,
+    Deferred,
+    Event,
+    EventName,
+    ScheduleEvent,
+    breaker_event,
+    schedule_event,
+)
 from mainspring.worker.config import WorkerConfig
 from mainspring.worker.events.callers import LoopCaller, ThreadCaller
 from mainspring.worker.events.names import MovedJob, events_of_ack, moved_by_expiry, moved_by_rescue
 from mainspring.worker.records import RescueResult, TurnResult
+from mainspring.worker.secret_arguments import shown_arguments
 
 if TYPE_CHECKING:
     from mainspring.worker.run.attempt import RunningAttempt
@@ -48,6 +57,17 @@ _REMIND_AFTER = 30.0
 """Seconds between two log lines about dropped events."""
 
 _decode_error = msgspec.json.Decoder(ErrorRecord).decode
+
+
+def _wait_of(attempt: RunningAttempt) -> timedelta | None:
+    if not attempt.begun:
+        return None
+    started = int(attempt.started * 1e6) + attempt.environment.store_ahead
+    return timedelta(microseconds=max(0, started - attempt.claim.enqueued))
+
+
+def _duration_of(ack: Ack | None) -> timedelta | None:
+    return None if ack is None else timedelta(microseconds=ack.run_us)
 
 
 class _StoredAck(NamedTuple):
@@ -224,13 +244,20 @@ class EventDispatcher:
         row = rows.get(claim.id)
         if ack is not None and row is not None and row.token == ack.token and row.state is State.CANCELLED:
             names, state, reason = ("cancelled",), row.state, row.reason
+        attempt, spec = stored.attempt, self._tasks.get(claim.task)
         error = _decode_error(ack.error) if ack is not None and ack.error else None
         succeeded = state is State.SUCCEEDED
+        args: Any = Deferred(lambda: shown_arguments(spec, claim.record))
+        result: Any = None
+        if succeeded and ack is not None and (data := ack.result) is not None:
+            result = Deferred(lambda: attempt.spec.signature.decode_result(data))
         return [
             Event(
                 name=name, job=UUID(bytes=claim.id), task=self._name(claim.task), queue=claim.queue,
-                attempt=claim.attempt, state=state, reason=reason, error=None if succeeded else error,
+                attempt=claim.attempt, state=state, reason=reason, args=args, result=result,
+                error=None if succeeded else error,
                 warning=first_line(error) if succeeded and error is not None else None,
+                wait=_wait_of(attempt), duration=_duration_of(ack) if attempt.begun else None,
                 worker=stored.worker, at=to_datetime(stored.at),
             )
             for name in names
@@ -240,10 +267,12 @@ class EventDispatcher:
         row = rows.get(moved.job)
         if row is None or (moved.state in FINAL and row.state is not moved.state):
             return []
+        spec, record = self._tasks.get(row.task), row.record
+        args: Any = Deferred(lambda: shown_arguments(spec, record))
         return [
             Event(
                 name=name, job=UUID(bytes=row.id), task=self._name(row.task), queue=row.queue,
-                attempt=row.attempt + moved.refunded, state=moved.state,
+                attempt=row.attempt + moved.refunded, state=moved.state, args=args,
                 reason=row.reason if moved.state in FINAL else None,
                 error=_decode_error(row.error) if row.error and name != "stalled" else None,
                 worker=moved.worker, at=to_datetime(row.finished) if row.finished else datetime.now(UTC),

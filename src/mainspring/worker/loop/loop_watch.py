@@ -34,6 +34,7 @@ from mainspring.worker.records import Turn
 from mainspring.worker.run.attempt import RunningAttempt
 from mainspring.worker.run.dispatch import Dispatcher
 from mainspring.worker.run.executor import run_async
+from mainspring.worker.run.place import place_in_thread
 from mainspring.worker.run.progress import send_reports
 
 log = logging.getLogger("mainspring.worker")
@@ -45,7 +46,8 @@ _FRAMES = 4
 class LoopWatch:
     """Make it on the loop to be watched; call :meth:`check` in another thread, about twice a second.
 
-    ``on_overdue`` is called when the blocking body has passed its hard limit and a supervisor will replace the worker.
+    ``on_overdue`` is called with the blocking body and its place when the body has passed its hard limit and a
+    supervisor will replace the worker.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class LoopWatch:
         dispatcher: Dispatcher,
         *,
         supervised: bool,
-        on_overdue: Callable[[RunningAttempt], None],
+        on_overdue: Callable[[RunningAttempt, str], None],
     ) -> None:
         self._shared_state = shared_state
         self._turn_loop = turn_loop
@@ -110,7 +112,7 @@ class LoopWatch:
         if not self._replaced:
             self._replaced = True
             self._shared_state.phase = Phase.REPLACE
-            self._on_overdue(attempt)
+            self._on_overdue(attempt, place_in_thread(attempt, self._thread))
         if self._dispatcher.stop_threads() and all_stored:
             self._shared_state.phase = Phase.DONE
 

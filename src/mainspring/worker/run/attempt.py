@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mainspring.common.clock import boottime
 from mainspring.common.ids import id_text, worker_id
 from mainspring.jobs.lanes import is_limited, limit_label, limits_in
+from mainspring.worker.secret_arguments import find_secrets
 
 if TYPE_CHECKING:
     import asyncio
@@ -89,6 +90,7 @@ class RunningAttempt:
     """Whether this attempt is one call of a bulk task and so includes all its jobs."""
 
     __slots__ = (
+        "_secrets",
         "actual_cost",
         "begun",
         "body",
@@ -149,6 +151,7 @@ class RunningAttempt:
         """The body has ended, or will never start."""
         self.ending = Ending.NONE
         self.ending_reason = ""
+        """The reason of a cancel order; for a hard time limit, the place of the body."""
         self.ending_since = 0.0
         """When the body was first asked to end."""
         self.stuck = False
@@ -197,6 +200,15 @@ class RunningAttempt:
     def trace(self) -> str:
         """The trace id: 32 hex digits, the same for a job and all its descendants."""
         return (self.body.trace if self.body is not None else None) or self.claim.id.hex()
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The texts to hide in the errors and log lines of the job."""
+        try:
+            return self._secrets
+        except AttributeError:  # found when first needed: __init__ does not set it, because most jobs need it never
+            self._secrets: tuple[str, ...] = find_secrets(self.spec, self.claim.record)
+            return self._secrets
 
     @property
     def log_fields(self) -> dict[str, Any]:

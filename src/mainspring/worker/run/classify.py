@@ -68,7 +68,7 @@ def ending_error(attempt: RunningAttempt) -> BaseException:
         case Ending.CANCEL:
             return JobCancelled(UUID(bytes=attempt.claim.id), attempt.ending_reason)
         case Ending.HARD:
-            return HardTimeout(attempt.timeout / 1e6)
+            return HardTimeout(attempt.timeout / 1e6, attempt.ending_reason)
         case Ending.FENCE | Ending.GONE:
             return Fenced("this worker can no longer prove that it owns the job")
         case _:
@@ -106,7 +106,7 @@ def ack_error(attempt: RunningAttempt, error: BaseException, retries: int, run_u
 
 def ack_hard_timeout(attempt: RunningAttempt, retries: int, run_us: int) -> Ack:
     """The ack for a body that ended at or after its hard limit."""
-    error = HardTimeout(attempt.timeout / 1e6)
+    error = HardTimeout(attempt.timeout / 1e6, attempt.ending_reason)
     if attempt.early or not may_retry(attempt.spec, error):
         retries = 0
     return _ack_failed(attempt, error, retries, run_us, timed_out=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from datetime import UTC, datetime
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -27,6 +27,8 @@ from mainspring.worker.run.classify import ending_error
 from mainspring.worker.run.context_reports import Track
 
 if TYPE_CHECKING:
+    from contextvars import ContextVar
+
     from mainspring.jobs.call import Call
     from mainspring.jobs.job import Job
     from mainspring.limits.declare import LimitSet
@@ -37,7 +39,7 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 current: ContextVar[RunningAttempt] = current_attempt.current
-"""The attempt whose body runs here."""
+"""The attempt whose body runs here. It is set before the arguments of the attempt are decoded."""
 
 
 class SpawnedChild(NamedTuple):

@@ -181,9 +181,9 @@ def report_progress(
     if total is not None:
         fields["total"] = total
     if note:
-        fields["note"] = clean_text(redact(str(note)), 500)
+        fields["note"] = clean_text(redact(str(note), attempt), 500)
     if meta:
-        fields["meta"] = redact_in(loads(_encode("progress", meta, task)))
+        fields["meta"] = redact_in(loads(_encode("progress", meta, task)), attempt)
     data = _encode("progress", fields, task)
     if len(data) > _PROGRESS_LIMIT:
         raise InvalidOption("progress", fields, f"takes {len(data):,} bytes, the limit is {_PROGRESS_LIMIT:,}")
@@ -199,7 +199,7 @@ def report_line(
     if level not in LEVELS:
         raise InvalidOption("level", level, f"must be one of {', '.join(LEVELS)}", subject="ctx.log")
     line = str(text) + "".join(f" {name}={value!r}" for name, value in fields.items())
-    line = clean_text(redact(line), _TEXT_LIMIT)
+    line = clean_text(redact(line, attempt), _TEXT_LIMIT)
     logger.log(LEVELS[level], "%s", line)
     if attempt is None:
         return

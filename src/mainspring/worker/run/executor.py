@@ -28,7 +28,6 @@ from mainspring.codec import dumps, loads
 from mainspring.common.backoff import DEFAULT
 from mainspring.common.callables import UNRUN
 from mainspring.common.clock import boottime
-from mainspring.common.redact import remember, remember_here
 from mainspring.errors import HardTimeout, Undecodable
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.records import RECORD_VERSION, JobBody
@@ -38,6 +37,7 @@ from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
 from mainspring.worker.run.bulk.executor import BulkExecutor
 from mainspring.worker.run.context import context_of, current
 from mainspring.worker.run.timeouts import AttemptTimeouts, WithSoftTimeout
+from mainspring.worker.secret_arguments import remember_declared
 
 if TYPE_CHECKING:
     from mainspring.tasks.middleware import Middleware
@@ -89,6 +89,7 @@ class Executor:
     def decode_arguments(self, attempt: RunningAttempt) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the job. Sets the time limit and the retries of the attempt; raises ``Undecodable``."""
         spec = attempt.spec
+        current.set(attempt)  # before any code of the user runs: an upgrade function may log and raise too
         decoded = decode_record(spec, attempt.claim.record)
         attempt.body = body = decoded.body
         attempt.timeout = spec.timeout
@@ -141,7 +142,6 @@ class Executor:
             flags |= ON_LOOP
         if slot >= 0:  # -1: the shared state has no line left for this item of a bulk call
             self._shared_state.start(slot, claim.id, claim.token, deadline, retry_in, flags, now)
-        current.set(attempt)
         if self._on_started is not None:
             self._on_started(attempt)
 
@@ -247,7 +247,7 @@ def decode_record(spec: TaskSpec, record: bytes) -> DecodedCall:
             hint="Upgrade this worker, then retry the job.",
         )
     if body.hide or spec.hide:
-        _remember_secrets(spec, body)
+        remember_declared(spec, body)
     try:
         args, kwargs = spec.signature.decode_call(body.args)
     except Undecodable:
@@ -255,21 +255,6 @@ def decode_record(spec: TaskSpec, record: bytes) -> DecodedCall:
             raise
         args, kwargs = _upgrade_arguments(spec, spec.upgrade, body)
     return DecodedCall(args, kwargs, body)
-
-
-def _remember_secrets(spec: TaskSpec, body: JobBody) -> None:
-    """Hide the values of secret arguments in the log lines of this process and in the errors that it stores.
-
-    The record names some of them. A producer that knew only the task's name could not name all: the task adds the rest.
-    """
-    given = loads(body.args)
-    if isinstance(given, dict):
-        by_place = given.get("@") or ()
-        if by_place and isinstance(by_place, list):
-            given |= zip(spec.signature.positional, by_place, strict=False)
-        values = [given.get(name) for name in {*body.hide, *spec.hide}]
-        remember(values)
-        remember_here(values)
 
 
 def _upgrade_arguments(

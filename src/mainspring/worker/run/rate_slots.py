@@ -4,18 +4,17 @@ The store counts the start of a job at the claim. The body starts a little later
 worker may be busy, or wait for a thread. If the jobs of one window start late and the jobs of the next window start in
 time, there are too many starts in between.
 
-So a worker that has started as many jobs within a window as the limit says keeps the distance between claims. The next
-job j starts when it is a window later than the job that makes the window full, or when this holds for every job i:
+So a worker that has started as many jobs within the last window as the limit says lets the next job wait: until the
+window has room, or until all jobs in it were claimed within one window, the next job included. In the second case the
+store has let them through together: an operator has set a larger size, or jobs have costs.
 
-    claimed(j) - claimed(i) >= per   implies   started(j) - started(i) >= per
-
-In the second case all jobs that start within a window were claimed within a window, and the store has let them through:
-an operator has set a larger size. The moment of a claim is its token, by the store's clock; starts are measured by the
-clock of this process. The rule holds in one worker process: two processes may be differently late.
+The moment of a claim is its token, by the store's clock; starts are measured by the clock of this process. The rule
+holds in one worker process: two processes may be differently late.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -132,22 +131,42 @@ class _Starts:
         self._count = 0
 
     def wait(self, claimed: int, now: float) -> float:
+        """How long a job that was claimed then must wait; 0.0 or less for no time."""
+        self._forget(now)
+        entries = self._entries
+        if self._count < self._size or not entries:
+            return 0.0
+        if max(claimed, entries[-1].claimed) - min(claimed, entries[0].claimed) < self._per:
+            return 0.0
+        by_start = sorted(entries, key=_start_of)
+        claimed_within = self._last_outside(claimed, by_start)
+        return min(claimed_within, self._last_in_excess(by_start)) + self._window - now
+
+    def _last_outside(self, claimed: int, by_start: list[_Entry]) -> float:
+        """The start after which the job was claimed within one window with all that started later."""
+        low = high = claimed
+        for entry in reversed(by_start):
+            low, high = min(low, entry.claimed), max(high, entry.claimed)
+            if high - low >= self._per:
+                return entry.last
+        return -math.inf
+
+    def _last_in_excess(self, by_start: list[_Entry]) -> float:
+        """The start that must be a window ago so that there is room for one more."""
+        excess = self._count - self._size + 1
+        for entry in by_start if self._size else ():
+            excess -= entry.count
+            if excess <= 0:
+                return entry.last
+        return math.inf
+
+    def _forget(self, now: float) -> None:
         entries, window = self._entries, self._window
         while entries and entries[0].last + window <= now:
             self._count -= entries.popleft().count
-        excess = self._count - self._size + 1
-        if excess <= 0 < self._size:
-            return 0.0
-        by_claim = by_count = now - window
-        for entry in entries:
-            if excess > 0:
-                by_count = max(by_count, entry.last)
-                excess -= entry.count
-            if entry.claimed <= claimed - self._per:
-                by_claim = max(by_claim, entry.last)
-            elif excess <= 0:
-                break
-        return (min(by_claim, by_count) if self._size else by_claim) + window - now
+        if self._count >= self._size and any(entry.last + window <= now for entry in entries):
+            self._entries = deque(entry for entry in entries if entry.last + window > now)
+            self._count = sum(entry.count for entry in self._entries)
 
     def record(self, claimed: int, now: float) -> None:
         entries = self._entries
@@ -163,6 +182,10 @@ class _Starts:
 
     def is_over(self, now: float) -> bool:
         return all(entry.last + self._window <= now for entry in self._entries)
+
+
+def _start_of(entry: _Entry) -> float:
+    return entry.last
 
 
 def _with_key(lane: str, label: str) -> str:

@@ -15,6 +15,7 @@ from mainspring.common.clock import boottime
 from mainspring.errors import SoftTimeout
 from mainspring.worker.run import cancel
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
+from mainspring.worker.run.place import find_place
 
 
 class AttemptTimeouts:
@@ -82,7 +83,7 @@ class AttemptTimeouts:
                 attempt.stuck = True
                 self._on_stuck(attempt)
         elif attempt.deadline <= now:
-            cancel.request_end(attempt, Ending.HARD, now, self._grace)
+            cancel.request_end(attempt, Ending.HARD, now, self._grace, find_place(attempt))
         elif attempt.soft_at <= now:
             cancel.raise_soft_timeout(attempt)
         else:  # ctx.check() raised SoftTimeout first

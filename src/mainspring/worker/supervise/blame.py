@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -21,18 +22,19 @@ def decide_blame(
     orderly: bool,
     worker: str = "",
     code: str = "",
+    places: Mapping[tuple[bytes, int], str] = MappingProxyType({}),
 ) -> tuple[Outcome, list[Ack]]:
     """The outcome for the jobs of a dead worker, and the acks to send with its retirement.
 
     ``jobs`` are the running bodies in the shared state after every process of the worker had ended. A job is charged
     only with proof: it ran past its hard limit. If the worker died by itself, that is a crash: the store finds out
     which of the jobs is guilty by running suspects one at a time. ``worker`` is the id of the worker, ``code`` the
-    version of the code that it ran.
+    version of the code that it ran; ``places`` are the places of bodies that did not end, by job and token.
     """
     guilty = _find_guilty(decision, jobs)
     if decision is None and not guilty and not orderly:
         return Outcome.CRASHED, ack_early_jobs_of_crash(jobs, worker, code)
-    acks = [_ack_guilty(job, now, code) for job in guilty]
+    acks = [_ack_guilty(job, now, code, places.get((job.job, job.token), "")) for job in guilty]
     charged = {(job.job, job.token) for job in guilty}
     acks += [
         _ack_early(job, decision, code) for job in jobs if job.flags & EARLY and (job.job, job.token) not in charged
@@ -56,13 +58,13 @@ def _find_guilty(decision: KillDecision | None, jobs: Sequence[RunningBody]) -> 
     return [job for job in jobs if (job.job, job.token) in named or job.flags & STUCK]
 
 
-def _ack_guilty(job: RunningBody, now: float, code: str) -> Ack:
+def _ack_guilty(job: RunningBody, now: float, code: str, place: str) -> Ack:
     run_us = int((now - job.started) * 1e6) if job.started else 0
     lease = Lease(job.job, job.token)
     if job.flags & ORDERED:
         return Ack.cancelled(lease, _encode(JobCancelled(), code)[0], run_us=run_us)
     limit = job.deadline - job.started if job.started else 0.0
-    timeout = HardTimeout(round(limit, 3))
+    timeout = HardTimeout(round(limit, 3), place)
     error, label = _encode(timeout, code)
     fault = f"{label}: {timeout.args[0]}" if job.flags & TRIPS else ""
     if job.retry_in < 0:

@@ -21,6 +21,7 @@ from mainspring.worker.supervise.child_pipe import (
     ChildEnvironment,
     Hello,
     Message,
+    StuckBody,
     SupervisorPipe,
     create_pipe,
 )
@@ -63,6 +64,8 @@ class Child:
         self.hello: Hello | None = None
         self.cannot_start = ""
         self._said_bye = False
+        self.places: dict[tuple[bytes, int], str] = {}
+        """The places of bodies that do not end, by job and token."""
         self.leaving = False
         """Its replacement may be started."""
         self.kill_decision: KillDecision | None = None
@@ -105,6 +108,8 @@ class Child:
             self.hello = message
         elif isinstance(message, CannotStart):
             self.cannot_start = message.text
+        elif isinstance(message, StuckBody):
+            self.places[bytes.fromhex(message.job), message.token] = message.place
         elif isinstance(message, Bye):
             self._said_bye = True
 

@@ -101,11 +101,20 @@ class CannotStart(msgspec.Struct, frozen=True, tag="cannot_start"):
     text: str
 
 
+class StuckBody(msgspec.Struct, frozen=True, kw_only=True, tag="stuck"):
+    """A body does not end at its hard limit. If the supervisor must kill the worker, its error names the place."""
+
+    job: str
+    """32 hex digits."""
+    token: int
+    place: str
+
+
 class Bye(msgspec.Struct, frozen=True, tag="bye"):
     """The worker has retired and ends: there is nothing more to watch."""
 
 
-Message = Hello | CannotStart | Bye
+Message = Hello | CannotStart | StuckBody | Bye
 _decode = msgspec.json.Decoder(Message).decode
 _decode_moved = msgspec.json.Decoder(list[MovedJob]).decode
 

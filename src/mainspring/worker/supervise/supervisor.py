@@ -183,7 +183,13 @@ class Supervisor:
         if child.hello is not None:
             worker, code = child.hello.worker, child.hello.code
             cause, acks = decide_blame(
-                child.kill_decision, jobs, boottime(), orderly=child.orderly, worker=worker, code=code
+                child.kill_decision,
+                jobs,
+                boottime(),
+                orderly=child.orderly,
+                worker=worker,
+                code=code,
+                places=child.places,
             )
             result = await self._heartbeats.retire(child.hello, cause, acks)
             if result.taken:

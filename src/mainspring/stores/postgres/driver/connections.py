@@ -16,6 +16,7 @@ from psycopg.abc import PQGen, PQGenConn
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
+from mainspring.common.redact import redact
 from mainspring.errors import BadUrl
 from mainspring.stores.shared.deadlines import blocking_deadline
 
@@ -52,7 +53,7 @@ def parse_url(url: str) -> dict[str, Any]:
     try:
         given = conninfo_to_dict(url)
     except psycopg.ProgrammingError as why:
-        raise BadUrl(url, str(why).strip()) from None
+        raise BadUrl(url, redact(str(why).strip())) from None
     return {**_DEFAULTS, **given}
 
 

@@ -8,6 +8,7 @@ import msgspec
 import psycopg
 from psycopg import errors as pg
 
+from mainspring.common.redact import redact
 from mainspring.errors import (
     EnqueueError,
     KeyConflict,
@@ -68,7 +69,7 @@ def translate(error: Exception, url: str = "") -> StoreError | EnqueueError | No
         return own
     for kinds, meaning, what, hint in _MEANINGS:
         if isinstance(error, kinds):
-            return meaning(f"{what}: {_message(error)}", url=url, hint=hint)
+            return meaning(f"{what}: {redact(_message(error))}", url=url, hint=hint)
     return None
 
 

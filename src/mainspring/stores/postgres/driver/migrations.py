@@ -25,10 +25,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "schema/base", "schema/jobs", "schema/keys", "schema/queues", "schema/limits", "schema/holders",
         "schema/breakers", "schema/schedules", "schema/fleet", "schema/reports",
-        "lanes", "fair", "limits/declare", "limits/capacity", "limits/rates", "limits/waiting", "holders", "breakers",
-        "queues", "keys", "enqueue", "finish", "follow_ups", "dependencies", "ack", "claim/lanes", "claim/unkeyed",
-        "claim/unlimited", "claim/limited", "claim/take", "claim/low_water", "turn", "fleet", "promote", "actions",
-        "prune", "reports", "schedules", "documents",
+        "lanes", "fair", "limits/declare", "limits/capacity", "limits/rates", "limits/waiting", "limits/clock",
+        "holders", "breakers", "queues", "keys", "enqueue", "finish", "follow_ups", "dependencies", "ack",
+        "claim/lanes", "claim/unkeyed", "claim/unlimited", "claim/limited", "claim/take", "claim/low_water",
+        "turn", "fleet", "promote", "actions", "prune", "reports", "schedules", "documents",
     ),
 )  # fmt: skip
 """The files of each migration; the first migration has number 1."""

@@ -19,6 +19,7 @@ declare
     v_more boolean := false;
 begin
     perform {schema}.guard_v1();
+    perform {schema}.note_time_v1(v_now);
     v_expired := array(
         select j.id from {schema}.jobs j where j.expires is not null and j.state <> {RUNNING} and j.expires <= v_now
         order by j.expires limit p_limit for update skip locked

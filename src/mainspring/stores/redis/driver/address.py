@@ -74,7 +74,10 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse(url: str) -> RedisAddress:
     """The address in a URL. Raises ``BadUrl`` for a URL that cannot be read, and for an option that is not known."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its text may show the password
+        raise BadUrl(url, "cannot be read", hint="redis://user:password@host:6379/0") from None
     if parts.scheme not in _SCHEMES:
         raise BadUrl(url, f"begins with {parts.scheme!r}", hint=f"Use one of {', '.join(_SCHEMES)}.")
     tls: dict[str, str] | None = {} if parts.scheme == "rediss" else None

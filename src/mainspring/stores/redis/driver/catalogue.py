@@ -26,7 +26,12 @@ _FREED = "freed capacity, promote"
 
 CATALOGUE: tuple[CatalogueKey, ...] = (
     # ---- jobs
-    CatalogueKey("meta", "hash", "schema: version; seq: the last place given in any line; confirms: marks", "never"),
+    CatalogueKey(
+        "meta",
+        "hash",
+        "schema: version; seq: the last place given in any line; confirms: marks; clock: see promote",
+        "never",
+    ),
     CatalogueKey("ids", "zset", "every job, live or ended, with score 0: ordered by id", _GONE),
     CatalogueKey("jobs", "hash", "job -> stored job: head, record and result in one string (rows.py)", _GONE),
     CatalogueKey("records", "hash", "job -> its record, if that is large", _GONE),

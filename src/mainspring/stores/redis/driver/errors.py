@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mainspring.common.redact import redact
 from mainspring.errors import (
     StoreConflict,
     StoreError,
@@ -38,17 +39,17 @@ def translate(error: Exception, url: str = "") -> StoreError | None:
         case StoreError():
             return error
         case ServerError():
-            return _refused(str(error), error.code, url)
+            return _refused(redact(str(error)), error.code, url)
         case OverflowError() | UnicodeEncodeError():
             return StoreConflict(f"the data cannot be stored: {error}", url=url)
         case ConnectionBroken():
-            return _unavailable(str(error), url)
+            return _unavailable(redact(str(error)), url)
     return None
 
 
 def at_open(error: ServerError, url: str) -> StoreError:
     """The error to raise while the store is opened: ``StoreUnavailable`` only where waiting can help."""
-    text = str(error)
+    text = redact(str(error))
     if _READ_ONLY in text:
         return StoreReadOnly("the server is a read-only replica", url=url, hint="Use the address of the primary.")
     if _is_login(text, error.code):

@@ -3,7 +3,7 @@
 -- sum of the costs, and a pause: the moment before which nothing starts. A smooth rate has no starts: it keeps `tat`,
 -- the moment at which its whole burst is available again. The formulas of smooth rates are those of
 -- stores/shared/rates.py, in whole microseconds.
--- gives: load_rate, use_rate, smooth_time, smooth_used
+-- gives: load_rate, use_rate, smooth_time, smooth_used, bring_back_rates
 local RATES, RATE_ENDS = TAG .. 'rates', TAG .. 'rate_ends'
 
 -- The nth start. The newest may have been changed by this script. Most callers read few starts: each read asks for
@@ -103,4 +103,26 @@ local function write_rate(capacity)
   call('HSET', RATES, capacity.name, struct.pack('>ddd', capacity.used, capacity.tat, capacity.pause))
   local ends = math.max(capacity.pause, capacity.tat, NOW + capacity.limit.per)
   call('ZADD', RATE_ENDS, whole(math.ceil(ends)), capacity.name)
+end
+
+-- The clock of the server was set back by `step`. A start that lies ahead counts from now on; `tat` lies at most one
+-- window ahead; a pause keeps the time that was left of it.
+local function bring_back_rates(step)
+  for _, name in ipairs(call('ZRANGEBYSCORE', RATE_ENDS, '(' .. whole(NOW), '+inf')) do
+    local raw, limit = call('HGET', RATES, name), limit_of(limit_in(name))
+    if raw and limit then
+      local used, tat, pause = struct.unpack('>ddd', raw)
+      if tat > NOW then
+        local window = math.max(limit.per, limit.size > 0 and smooth_time(limit, math.max(limit.burst, 1)) or 0)
+        tat = math.min(tat, NOW + window)
+      end
+      if pause > NOW then pause = math.max(NOW, pause - step) end
+      call('HSET', RATES, name, struct.pack('>ddd', used, tat, pause))
+      local key = named('rate_starts', name)
+      for n, packed in ipairs(call('LRANGE', key, 0, -1)) do
+        local first, last, cost = struct.unpack('>ddd', packed)
+        if last > NOW then call('LSET', key, n - 1, struct.pack('>ddd', math.min(first, NOW), NOW, cost)) end
+      end
+    end
+  end
 end

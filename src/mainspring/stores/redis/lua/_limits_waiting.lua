@@ -6,7 +6,7 @@
 -- stay unused. The lanes of fair keys are in a sorted set for each priority by their virtual times: see _fair.lua.
 -- gives: is_fair, is_free, level_of, step_of, clock_of, set_clock
 -- gives: opened, WAITING_UNTIL, note_waiting, make_wait, open_due_lanes, settle_lanes, settle_lane_sets
--- gives: wake_waiting_queues, recheck_buckets, wake_for_unkeyed, recheck_lane
+-- gives: wake_waiting_queues, recheck_buckets, wake_for_unkeyed, recheck_lane, note_time
 local WAITING_ON, RECHECK = TAG .. 'waiting_on', TAG .. 'recheck'
 local WAITING_UNTIL = TAG .. 'waiting_until'
 local grown, waiting = {}, {}
@@ -123,6 +123,20 @@ end
 local function recheck_lane(lane)
   local name = call('HGET', WAITING_ON, lane)
   if name then open_lane(lane, name) end
+end
+
+-- Notes the time every {CLOCK_NOTED} microseconds. If the clock of the server was set back since, what rates remember of
+-- the later time is brought back, and the lanes that wait for a moment are rechecked.
+local function note_time()
+  local noted = tonumber(call('HGET', META, 'clock') or '') or 0
+  if NOW >= noted - {CLOCK_SET_BACK} and NOW <= noted + {CLOCK_NOTED} then return end
+  pass_when_full()
+  call('HSET', META, 'clock', whole(NOW))
+  if NOW > noted then return end
+  bring_back_rates(noted - NOW)
+  for _, lane in ipairs(call('ZRANGEBYSCORE', WAITING_UNTIL, '(' .. whole(NOW), '+inf')) do
+    call('ZADD', WAITING_UNTIL, whole(NOW), lane)
+  end
 end
 
 -- Opens the lanes whose moment has come, and other lanes that wait for the same buckets.

@@ -1,9 +1,10 @@
 -- uses: jobs, holders
 -- promote: waiting -> cancelled (expired); scheduled | retrying -> ready, in order of due; frees holds that are over;
--- opens lanes whose moment has come
+-- opens lanes whose moment has come; sees that the clock was set back
 -- args: now, limit
 -- returns now, number of promoted jobs, their queues, the next due moment or false, ids that expired
 with_limits()
+note_time()
 local limit, expired, queues, seen = tonumber(ARGV[2]), {}, {}, {}
 local late = call('ZRANGEBYSCORE', EXPIRING, '-inf', NOW, 'LIMIT', 0, limit)
 preload(late)

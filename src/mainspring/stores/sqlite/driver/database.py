@@ -8,7 +8,7 @@ every call from then on.
 """
 
 # SQLite names files by text, and some of this is asked at every commit:
-# ruff: noqa: PTH118
+# ruff: noqa: PTH112, PTH118
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from . import files, fork
 from .clock import WallClock
 from .connections import MEMORY, explain_busy, open_reader, open_writer, run_in_caller_transaction
 from .errors import is_busy, is_full, translate
-from .files import DiskReserve, FileIdentity
-from .reader import SqliteReader
+from .files import DiskReserve, FileIdentity, FileUsers
+from .reader import FileReplaced, SqliteReader
 from .schema import check_version, migrate, plan_migration, prefix_of
 from .statements import SqliteStatements
 from .transaction import SeqBlock, Tx
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from mainspring.jobs.records import Enqueued
 
 R = TypeVar("R")
+LEAVE_SECONDS = 0.1
+"""Seconds that a store waits for another store of its process to leave a file that was replaced."""
+CLOCK_FILE = "clock"
 LARGEST_GROUP = 64
 """The most calls in one transaction."""
 _NO_QUEUES: set[str] = set()
@@ -65,21 +68,23 @@ class SqliteDatabase:
         self._namespace = namespace
         self._durability = durability
         self._sql = SqliteStatements(prefix_of(namespace))
-        self._clock = clock.now_us if clock is not None else WallClock()
+        self._wall_clock = WallClock()
+        self._clock = clock.now_us if clock is not None else self._wall_clock
         self._last = 0
         on_disk = None if path == MEMORY else self.path
         self._folder = None if on_disk is None else on_disk + "-wake"
         self.write_lock = WriteLock(on_disk, None if self._folder is None else os.path.join(self._folder, "waiting"))
         self.reserve = DiskReserve(None if on_disk is None else on_disk + "-reserve", self.url)
         self._wakeups = SqliteWakeups(self._folder)
+        self.users = FileUsers(self.path, self._folder, self.url)
+        identity = FileIdentity(on_disk)
         self.writer = SqliteWriter(
             self._connect, sql=self._sql, now=self._now, lock=self.write_lock, reserve=self.reserve,
-            wake=self._wakeups.wake, identity=FileIdentity(on_disk), in_memory=on_disk is None,
+            wake=self._wakeups.wake, identity=identity, in_memory=on_disk is None,
+            replaced=self._leave_former_file,
         )  # fmt: skip
         self._reader = (
-            None
-            if on_disk is None
-            else SqliteReader(partial(open_reader, self.path), self._sql, self._now, FileIdentity(on_disk))
+            None if on_disk is None else SqliteReader(partial(open_reader, self.path), self._sql, self._now, identity)
         )
         self._is_checked = False
         self._version_found: int | None = None
@@ -110,6 +115,8 @@ class SqliteDatabase:
         try:
             found: R = await self._reader.send(DatabaseCall(work, loop=asyncio.get_running_loop()))
             return found
+        except FileReplaced:
+            return await self.write(work)
         except _DRIVER_ERRORS as error:
             raise self._explain(error) from error
 
@@ -127,12 +134,14 @@ class SqliteDatabase:
 
     def _run_in_cursor(self, work: Callable[[Tx], R], cursor: sqlite3.Cursor) -> R:
         check_version(cursor, self._namespace, self.url)
+        if self._folder is not None and os.path.isdir(self._folder):
+            self._wall_clock.share(os.path.join(self._folder, CLOCK_FILE), begin=False)
         tx = Tx(cursor, self._sql, self._now())
         with tx.savepoint("mainspring"):
             return work(tx)
 
     def _now(self) -> int:
-        """The time of the store: it never goes back, whatever the clock of the machine does."""
+        """The time of the store: it never goes back, whatever the clock of the machine does. See :mod:`.clock`."""
         self._last = max(self._last, self._clock())
         return self._last
 
@@ -152,13 +161,20 @@ class SqliteDatabase:
 
     def _connect(self, until: float) -> sqlite3.Connection:
         """Open a writing connection: check the file, and bring its schema up to date. Waits until ``until``."""
-        if self.path != MEMORY:
-            files.prepare(self.path, self.url)
+        if self._folder is None:
+            return self._open_writer(until)
+        files.prepare(self.path, self.url)
+        if not make_private(self._folder):
+            return self._open_writer(until)
+        with self.users.opening(until) as is_first:
+            self._wall_clock.share(os.path.join(self._folder, CLOCK_FILE), begin=is_first)
+            return self._open_writer(until)
+
+    def _open_writer(self, until: float) -> sqlite3.Connection:
         connection = open_writer(self.path, self._durability, self.url, until)
         try:
             if self._folder is not None and not self._is_checked:
                 files.check_content(connection, self.url)
-                make_private(self._folder)
                 self.reserve.look()
                 self._is_checked = True
             before, _ = migrate(connection, self._sql, self._namespace, self.write_lock, self.url, until)
@@ -167,6 +183,19 @@ class SqliteDatabase:
             connection.close()
             raise
         return connection
+
+    def _leave_former_file(self) -> None:
+        """Another file is at the path: close every connection of this process to the former file. A store that is in
+        the middle of a call is left alone, and notices it at its next call."""
+        for database in fork.stores_of(self.path):
+            database.leave_file(is_own=database is self)
+
+    def leave_file(self, *, is_own: bool) -> None:
+        """Close the connections. With ``is_own``, the writer calls this and closes its connection itself."""
+        reader_left = self._reader is None or self._reader.drop(LEAVE_SECONDS)
+        if (is_own or self.writer.drop(LEAVE_SECONDS)) and reader_left:
+            self.users.leave()
+            self._wall_clock.leave()
 
     async def close(self) -> None:
         if not self._is_closed:
@@ -179,6 +208,8 @@ class SqliteDatabase:
         self._wakeups.close()
         if self._reader is not None:
             self._reader.close()
+        self.users.leave()
+        self._wall_clock.leave()
         self.write_lock.close()
 
     def _check_open(self) -> None:
@@ -215,7 +246,12 @@ class SqliteDatabase:
     def connections(self) -> list[SqliteWriter | SqliteReader]:
         return [self.writer] if self._reader is None else [self.writer, self._reader]
 
+    def leave_before_fork(self) -> None:
+        self.users.leave()
+        self._wall_clock.leave()
+
     def close_files_after_fork(self) -> None:
+        self.users.forget()
         self.write_lock.close()
         self._wakeups.close_after_fork()
 
@@ -314,6 +350,7 @@ class SqliteWriter:
         wake: Callable[[set[str]], None],
         identity: FileIdentity,
         in_memory: bool,
+        replaced: Callable[[], None],
     ) -> None:
         self._connect = connect
         self._sql = sql
@@ -323,6 +360,7 @@ class SqliteWriter:
         self._wake = wake
         self._identity = identity
         self._in_memory = in_memory
+        self._replaced = replaced
         self._pending: deque[DatabaseCall] = deque()
         self._lock = threading.Lock()
         self._starting = threading.Lock()
@@ -479,6 +517,7 @@ class SqliteWriter:
     def _commit(self, group: list[DatabaseCall]) -> None:
         if self._identity.has_changed():
             self._disconnect()
+            self._replaced()
         until = _end_of_wait(group)
         cursor = self._cursor or self._open(until)
         self._committing = False
@@ -540,6 +579,18 @@ class SqliteWriter:
             self._server = me
             self._serve(None)
             self._disconnect()
+
+    def drop(self, patience: float) -> bool:
+        """Close the connection; the next call opens another. False if a call takes longer than ``patience`` seconds."""
+        if self._server == get_ident() and self._lock.locked():
+            return False
+        if not self._lock.acquire(timeout=patience):
+            return False
+        try:
+            self._disconnect()
+        finally:
+            self._lock.release()
+        return True
 
     def peek(self, statement: str) -> int:
         """The number that a statement returns, for a database in memory that is not used any more. Any thread, also

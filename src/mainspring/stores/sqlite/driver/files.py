@@ -1,8 +1,10 @@
 """The file of the database: where it may be, whether it is sound, whether it was replaced, and space for acks.
 
 A file that was deleted or replaced lives on behind its open handles: old processes would go on writing where new ones
-never look. So a connection compares the file at its path with the file that it opened, once a second at most
-(:class:`FileIdentity`).
+never look. Worse, SQLite finds the write-ahead log by the name of the file: it would apply the log of the old file to
+the new one, and damage it. So a connection compares the file at its path with the file that it opened before each write
+transaction (:class:`FileIdentity`), and no process opens a file while another process has a file open that was at the
+same path before (:class:`FileUsers`).
 
 A full disk must not lose acks. A reserve file of 4 MiB lies beside the database. Enqueue is refused while less than
 8 MiB are free, so running jobs can still be acked. If the disk fills up all the same, because other programs write too,
@@ -11,7 +13,7 @@ the reserve file is deleted and acks, turns and beats use its space. It is made 
 """
 
 # SQLite names files by text, and some of this is asked at every commit:
-# ruff: noqa: PTH108, PTH110, PTH112, PTH116, PTH120, PTH123
+# ruff: noqa: PTH105, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -19,10 +21,24 @@ import os
 import re
 import sqlite3
 import time
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from mainspring.common.clock import LONG_AGO
-from mainspring.errors import StoreCorrupt, StoreFull, StoreMisconfigured, StoreReadOnly, UnsupportedFileSystem
+from mainspring.errors import (
+    StoreCorrupt,
+    StoreFull,
+    StoreMisconfigured,
+    StoreReadOnly,
+    StoreUnavailable,
+    UnsupportedFileSystem,
+)
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock, and does not let a program replace a file that is open
+    fcntl = None  # type: ignore[assignment]
 
 NETWORK = frozenset(
     (
@@ -38,7 +54,7 @@ CHECK_SECONDS = 0.1
 CHECK_STEPS = 20_000
 """Steps of SQLite's virtual machine between two looks at the clock."""
 LOOK_SECONDS = 1.0
-"""Seconds between two looks at the file, and at the free space of the disk."""
+"""Seconds between two looks of a reader at the file, and of a producer at the free space of the disk."""
 RESERVE_SIZE = 4 * 1024 * 1024
 LOW_SPACE = 2 * RESERVE_SIZE
 
@@ -137,22 +153,203 @@ class FileIdentity:
 
     def remember(self) -> None:
         """Remember the file: a connection was opened just now."""
-        self._known = self._look()
+        self._known = None if self._path is None else inode_of(self._path)
 
     def has_changed(self) -> bool:
         """Whether the path names another file than the one that was opened, or none."""
+        if self._path is None or self._known is None:
+            return False
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return True
+        return (found.st_dev, found.st_ino) != self._known
+
+    def has_changed_lately(self) -> bool:
+        """The same for reads, which damage nothing: looks once a second at most."""
         now = time.monotonic()
-        if self._path is None or now - self._looked < LOOK_SECONDS:
+        if now - self._looked < LOOK_SECONDS:
             return False
         self._looked = now
-        return self._known is not None and self._look() != self._known
+        return self.has_changed()
 
-    def _look(self) -> tuple[int, int] | None:
+
+def inode_of(path: str) -> tuple[int, int] | None:
+    """The device and the inode of a file; None if there is no file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+class FileUsers:
+    """The stores that have the file open, in this process and in others. ``folder`` None: a database in memory.
+
+    The directory beside the database has a file for each of them (``*.open``): it names the process and the inode of
+    the database, and its user holds a lock on it, which ends with the process. ``opening`` is locked while a store
+    opens the database. ``file`` names the inodes of the database and of its log at the last opening.
+    """
+
+    def __init__(self, path: str, folder: str | None, url: str) -> None:
+        self._path = path
+        self._folder = folder if fcntl is not None else None
+        self._url = url
+        self._name = ""
+        self._file: int | None = None
+
+    @contextmanager
+    def opening(self, until: float) -> Iterator[bool]:
+        """Keep other stores from opening the file, and check that no user of a former file is left. Yields whether this
+        store is the only one."""
+        lock = self._lock_opening(until)
         try:
-            found = os.stat(self._path or "")
-        except OSError:
+            others = self.others()
+            if self._folder is not None:
+                self._check(others)
+            yield self._folder is not None and not others
+            self._note()
+        finally:
+            if lock is not None:
+                os.close(lock)
+
+    @contextmanager
+    def closed(self, until: float) -> Iterator[list[FileUser]]:
+        """Keep every store from opening the file. Yields the stores that have it open."""
+        lock = self._lock_opening(until)
+        try:
+            yield self.others()
+        finally:
+            if lock is not None:
+                os.close(lock)
+
+    def forget_inodes(self) -> None:
+        """The file was replaced, and no log is left of the former one."""
+        with suppress(FileNotFoundError):
+            os.unlink(f"{self._folder}/file")
+
+    def _lock_opening(self, until: float) -> int | None:
+        if self._folder is None:
             return None
-        return found.st_dev, found.st_ino
+        try:
+            lock = os.open(f"{self._folder}/opening", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | NO_LINK, 0o600)
+        except OSError:  # the directory belongs to another user: nothing can be known of other processes
+            self._folder = None
+            return None
+        while not _try_lock(lock):
+            if time.monotonic() > until:
+                os.close(lock)
+                raise StoreUnavailable("another process is opening the SQLite file", url=self._url)
+            time.sleep(0.002)
+        return lock
+
+    def _check(self, others: Sequence[FileUser]) -> None:
+        """Refuse the file while another file that was at this path is in use; remove what is left of such a file."""
+        now = inode_of(self._path)
+        if former := sorted({user.pid for user in others if user.inode != now}):
+            raise StoreUnavailable(
+                f"the SQLite file was replaced while processes used it, and process "
+                f"{', '.join(map(str, former))} still uses the former file",
+                url=self._url,
+                hint="Processes that work notice it by themselves; restart the others. See mainspring restore.",
+            )
+        database, log = self._noted()
+        if database not in (None, now) and log is not None and inode_of(f"{self._path}-wal") == log:
+            for name in (
+                f"{self._path}-wal",
+                f"{self._path}-shm",
+            ):  # of the former file: SQLite would apply it to this one
+                with suppress(FileNotFoundError):
+                    os.unlink(name)
+
+    def others(self) -> list[FileUser]:
+        """The users of the file except this one. Removes what dead processes left."""
+        if self._folder is None:
+            return []
+        found: list[FileUser] = []
+        for name in sorted(os.listdir(self._folder)):
+            if not name.endswith(".open") or name == self._name:
+                continue
+            user = _read_user(f"{self._folder}/{name}")
+            if user is not None:
+                found.append(user)
+        return found
+
+    def _noted(self) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+        """The inodes of the database and of its log when the file was opened last."""
+        try:
+            with open(f"{self._folder}/file", encoding="ascii") as noted:
+                numbers = [int(word) for word in noted.read().split()]
+        except (OSError, ValueError):
+            return None, None
+        return ((numbers[0], numbers[1]), (numbers[2], numbers[3])) if len(numbers) == 4 else (None, None)
+
+    def _note(self) -> None:
+        """Note the inodes of the database and of its log, and show that this store uses the file."""
+        database, log = inode_of(self._path), inode_of(f"{self._path}-wal")
+        if self._folder is None or database is None:
+            return
+        self.leave()
+        self._name = f"{os.getpid()}-{os.urandom(4).hex()}.open"
+        with suppress(OSError):
+            if log is not None and self._noted() != (database, log):
+                _write(f"{self._folder}/file", f"{database[0]} {database[1]} {log[0]} {log[1]}")
+            file = os.open(f"{self._folder}/{self._name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | NO_LINK, 0o600)
+            self._file = file
+            _try_lock(file)
+            os.write(file, f"{os.getpid()} {database[0]} {database[1]}".encode())
+
+    def leave(self) -> None:
+        """This store has closed its connections."""
+        if self._file is not None:
+            with suppress(OSError):
+                os.unlink(f"{self._folder}/{self._name}")
+            self.forget()
+
+    def forget(self) -> None:
+        """Close the descriptor and leave the file: in a forked child it is the parent's."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file, self._name = None, ""
+
+
+class FileUser(NamedTuple):
+    """A store that has the file open."""
+
+    pid: int
+    inode: tuple[int, int]
+
+
+def _read_user(name: str) -> FileUser | None:
+    """The user that the file names; None, and the file is removed, if its process has ended."""
+    try:
+        file = os.open(name, os.O_RDWR | os.O_CLOEXEC | NO_LINK)
+    except OSError:
+        return None
+    try:
+        if _try_lock(file):
+            os.unlink(name)
+            return None
+        numbers = [int(word) for word in os.read(file, 200).split()]
+        return FileUser(numbers[0], (numbers[1], numbers[2])) if len(numbers) == 3 else None
+    except (OSError, ValueError):
+        return None
+    finally:
+        os.close(file)
+
+
+def _try_lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _write(name: str, text: str) -> None:
+    with open(f"{name}.new", "w", encoding="ascii") as written:
+        written.write(text)
+    os.replace(f"{name}.new", name)
 
 
 class DiskReserve:

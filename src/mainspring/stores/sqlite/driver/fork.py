@@ -28,10 +28,16 @@ def watch(database: SqliteDatabase) -> None:
     _databases.add(database)
 
 
+def stores_of(path: str) -> list[SqliteDatabase]:
+    """The databases of this process with this path."""
+    return [database for database in list(_databases) if database.path == path]
+
+
 def _before() -> None:
     for database in list(_databases):
         for connection in database.connections():
             connection.before_fork(PATIENCE)
+        database.leave_before_fork()
 
 
 def _in_parent() -> None:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from .statements import SqliteStatements
 
 
+class FileReplaced(Exception):
+    """The path names another file now: the writer must open it first."""
+
+
 class SqliteReader:
     """One thread, which starts with the first read. Each read sees one snapshot."""
 
@@ -65,18 +69,27 @@ class SqliteReader:
             call.settle()
 
     def _answer(self, call: DatabaseCall) -> None:
-        if self._identity.has_changed():
-            self._disconnect()
+        if self._identity.has_changed_lately():
+            raise FileReplaced
         cursor = self._cursor
         if cursor is None:
             cursor = self._cursor = self._connect().cursor()
-            self._identity.remember()
         cursor.execute("begin")
         try:
             call.run(Tx(cursor, self._sql, self._now()))
         finally:
             if cursor.connection.in_transaction:
                 cursor.execute("rollback")
+
+    def drop(self, patience: float) -> bool:
+        """Close the connection; the next read opens another. False if a read takes longer than ``patience`` seconds."""
+        if not self._lock.acquire(timeout=patience):
+            return False
+        try:
+            self._disconnect()
+        finally:
+            self._lock.release()
+        return True
 
     def close(self) -> None:
         if self._thread is not None:

@@ -211,6 +211,46 @@ class TestRates:
         clock.set(clock.now() - timedelta(hours=1))
         assert (await ask(hand)).claims == ()
 
+    @pytest.mark.parametrize("key", ["", "a"])
+    @pytest.mark.parametrize("burst", [0, 5])
+    async def test_a_step_of_the_clock_forward_and_back_closes_a_rate_for_one_window(
+        self, store: Store, clock: MovableClock, burst: int, key: str
+    ) -> None:
+        """By the time of the store, which never goes back in some engines."""
+        per = 10 * SECOND
+        hand = await limited(store, 99, bucket("calls", 5, per=per, burst=burst, key=key))
+        await store.promote()
+        clock.advance("1h")
+        await store.promote()
+        while (await ask(hand)).claims:
+            pass
+        to(clock, clock.now_us() - 3600 * SECOND)
+        await store.promote()
+        assert (await ask(hand)).claims == ()
+        to(clock, await store.now() + per)
+        await store.promote()
+        said = await ask(hand)
+        while said.more and not said.claims:
+            said = await ask(hand)
+        assert len(said.claims) == 5
+        assert (await ask(hand)).claims == ()
+
+    async def test_a_pause_of_a_rate_keeps_its_length_when_the_clock_goes_back(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        hand = await limited(store, 9)
+        await store.promote()
+        clock.advance("1h")
+        await store.promote()
+        claim = await hand.take_one()
+        await hand.turn(Ack.snoozed(lease(claim), delay=0, slow=MINUTE))
+        to(clock, clock.now_us() - 3600 * SECOND)
+        await store.promote()
+        assert (await ask(hand)).claims == ()
+        to(clock, await store.now() + MINUTE + SECOND)
+        await store.promote()
+        assert (await ask(hand)).claims != ()
+
     async def test_the_whole_size_is_available_after_an_idle_window(self, store: Store, clock: MovableClock) -> None:
         hand = await limited(store, 99)
         for _ in range(4):

@@ -38,6 +38,11 @@ class BulkAttempt(RunningAttempt):
         return self.items
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """The texts to hide for every item: an error of the call is stored with each of its jobs."""
+        return tuple(text for item in self.items for text in item.secrets)
+
+    @property
     def log_fields(self) -> dict[str, Any]:
         """The fields of log records about the call. They name a job only if the call has one item."""
         if len(self.items) == 1:

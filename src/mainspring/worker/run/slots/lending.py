@@ -64,7 +64,7 @@ class SlotLender:
             if not waits and len(self._waits) >= LENT_MAX:
                 raise WouldDeadlock(
                     f"{LENT_MAX} jobs of this worker wait for other jobs already",
-                    hint="Let the last child enqueue what follows, or use on_success=, instead of waiting in a task.",
+                    hint="Spawn the jobs with ctx.spawn(...), and raise Snooze(...) until they have ended.",
                 )
             self._waits[attempt] = waits + 1
         if not waits:
@@ -107,7 +107,7 @@ class SlotLender:
         self._logged.add(attempt.spec.name)
         log.warning(
             "task %r waits for another job inside its body; meanwhile its slot runs other jobs.\n"
-            "  Better let the child go on by itself: ctx.spawn(...) starts children, on_success= names what follows. "
+            "  Better spawn the children with ctx.spawn(...), and raise Snooze(...) until they have ended. "
             "Flows, which join children without waiting, come in a later release.",
             attempt.spec.name,
         )

@@ -169,6 +169,10 @@ class SlotThread:
         self._thread = threading.Thread(target=self._main, name=f"mainspring-slot-{slot}", daemon=True)
         self._thread.start()
 
+    @property
+    def ident(self) -> int | None:
+        return self._thread.ident
+
     def throw(self, attempt: RunningAttempt, error: BaseException) -> None:
         """Raise an exception like ``error`` inside the body of ``attempt``, if the body still runs here."""
         with self._lock:

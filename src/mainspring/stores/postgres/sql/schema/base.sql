@@ -2,7 +2,8 @@
 
 create sequence {schema}.seq;
 
-create table {schema}.meta (id uuid not null);
+-- clock: the time that a promotion noted last (see limits/clock.sql)
+create table {schema}.meta (id uuid not null, clock bigint not null default 0);
 insert into {schema}.meta (id) values (gen_random_uuid());
 
 -- now: the clock of the store in microseconds, or the clock of a test.
