@@ -167,7 +167,8 @@ class TestDeclaring:
 
             return wrapper
 
-        cell = "@app.task\ndef f(): return {n}\n@app.task\n@logged\ndef g(): return {n}\nh = app.task(name='h')(lambda: {n} * 0)"
+        cell = "@app.task\ndef f(): return {n}\n@app.task\n@logged\ndef g(): return {n}\n"
+        cell += "h = app.task(name='h')(lambda: {n} * 0)"
         for n in (1, 1, 2):
             names: dict[str, Any] = {"app": app, "logged": logged, "__name__": "cell"}
             exec(cell.replace("{n} * 0", "0").format(n=n), names)

@@ -42,6 +42,8 @@ SAMPLES: list[BaseException] = [
     errors.NotBuiltImport("mainspring", "chain"),
     errors.UnknownAttribute("'Task' object", "delay", hint="Use .enqueue(...)."),
     errors.UnknownImport("mainspring", "Celery", near="; did you mean 'Call'?"),
+    errors.InMemoryStore("the store is in memory"),
+    errors.StoreMisconfigured("wrong password"),
     errors.MissingDriver("redis://:secret@host/0", "hiredis", "redis"),
     errors.BadUrl("mysql://u:secret@h/db", "unknown scheme"),
     errors.BadSignature("send", "to", "cannot be resolved"),
