@@ -79,6 +79,7 @@ class Mainspring(Reserved):
         url: str | None = None,
         *,
         namespace: str | None = None,
+        name: str | None = None,
         include: Sequence[str] = (),
         version: str | None = None,
         **settings: Unpack[Settings],
@@ -87,7 +88,7 @@ class Mainspring(Reserved):
         while caller.f_back is not None and caller.f_locals.get("self") is self:  # skip the constructor of a subclass
             caller = caller.f_back
         declared_in = naming.file_of(caller.f_globals)
-        own = {"url": url, "namespace": namespace, "include": include or None, "version": version}
+        own = {"url": url, "namespace": namespace, "name": name, "include": include or None, "version": version}
         given = {**settings, **{name: value for name, value in own.items() if value is not None}}
         self.settings = AppSettings(given, declared_in)
         self.tasks = Registry(lambda: self.settings.include, lambda: self.settings.routes)
@@ -339,7 +340,7 @@ class Mainspring(Reserved):
 
     def open(self) -> Self:
         """Open the store now instead of at the first use, to see early whether the store can be reached."""
-        blocking.run("app.open", self.client.store())
+        blocking.run("app.open", self.client.store)
         return self
 
     async def aopen(self) -> Self:
@@ -349,7 +350,7 @@ class Mainspring(Reserved):
 
     def close(self) -> None:
         """Close the store. The next use opens it again."""
-        blocking.run("app.close", self.client.close())
+        blocking.run("app.close", self.client.close)
 
     async def aclose(self) -> None:
         """Async version of ``close``."""
@@ -375,7 +376,10 @@ class Mainspring(Reserved):
     def client(self) -> Client:
         """The client of the store; opens the store at the first use."""
         if self._client is None:
-            self._client = Client(self.settings.address, self.settings.full_wait, self.settings.enqueue_patience)
+            settings = self.settings
+            self._client = Client(
+                settings.address, settings.full_wait, settings.enqueue_patience, program=lambda: settings.program
+            )
         return self._client
 
     def import_included(self) -> None:

@@ -29,6 +29,7 @@ class _Pool:
         self.line: SimpleQueue[RunningAttempt | None] = SimpleQueue()
         self.ends: SimpleQueue[Any] = SimpleQueue()
         self.take = self.line.get
+        self.surplus = False
         self.timeouts = SimpleNamespace(check_at=0.0)
         self.executor = SimpleNamespace(
             refuse=lambda attempt: None,
