@@ -340,7 +340,7 @@ class Mainspring(Reserved):
 
     def open(self) -> Self:
         """Open the store now instead of at the first use, to see early whether the store can be reached."""
-        blocking.run("app.open", self.client.store())
+        blocking.run("app.open", self.client.store)
         return self
 
     async def aopen(self) -> Self:
@@ -350,7 +350,7 @@ class Mainspring(Reserved):
 
     def close(self) -> None:
         """Close the store. The next use opens it again."""
-        blocking.run("app.close", self.client.close())
+        blocking.run("app.close", self.client.close)
 
     async def aclose(self) -> None:
         """Async version of ``close``."""

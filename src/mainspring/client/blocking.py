@@ -16,14 +16,17 @@ import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
-from functools import update_wrapper
-from typing import Any, ParamSpec, TypeVar, cast
+from functools import partial, update_wrapper
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 from mainspring.common import job_threads
 from mainspring.errors import WouldBlockLoop
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+BlockingCall: TypeAlias = Callable[[], Coroutine[Any, Any, R]] | Coroutine[Any, Any, R]
+"""What a blocking method runs: a function that makes a coroutine, or a coroutine."""
 
 _SLICE = 0.25  # most seconds of one uninterrupted wait in the thread of a job
 
@@ -49,7 +52,7 @@ def twin(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
     name = method.__name__[1:]
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> R:
-        made: Coroutine[Any, Any, R] = cast("Any", method)(self, *args, **kwargs)
+        made: Callable[[], Coroutine[Any, Any, R]] = partial(cast("Any", method), self, *args, **kwargs)
         return run(f"{self._PATH}.{name}", made)
 
     return cast("Callable[P, R]", _named(call, method))
@@ -98,10 +101,13 @@ class _Background:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is not None:
+            return self._loop
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="mainspring-sync", daemon=True).start()
+                loop = asyncio.new_event_loop()
+                threading.Thread(target=loop.run_forever, name="mainspring-sync", daemon=True).start()
+                self._loop = loop  # last: Ctrl-C before this line must not leave a loop that does not run
             return self._loop
 
     def after_fork(self) -> None:
@@ -116,17 +122,63 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_background.after_fork)
 
 
-def run(verb: str, call: Coroutine[Any, Any, R]) -> R:
-    """Run ``call`` to its end from blocking code. The error ``WouldBlockLoop`` shows ``verb``."""
+def run(verb: str, call: BlockingCall[R]) -> R:
+    """Run a coroutine to its end from blocking code. The error ``WouldBlockLoop`` shows ``verb``.
+
+    ``call`` makes the coroutine, or is the coroutine. A coroutine that is made on the background loop, where no Ctrl-C
+    arrives, is always awaited. The future exists before the call is submitted, so wherever Ctrl-C interrupts the
+    caller, cancelling the future ends the call or keeps it from starting: no task is left.
+    """
     if in_loop() and not in_notebook():
-        call.close()
+        _discard(call)
         raise WouldBlockLoop(verb)
-    future = asyncio.run_coroutine_threadsafe(call, _background.loop)
+    future: Future[R] = Future()
     try:
+        loop = _background.loop
+        loop.call_soon_threadsafe(_start, loop, call, future)
         return _wait_in_slices(future) if job_threads.here() else future.result()
     except BaseException:
         future.cancel()  # Ctrl-C during the wait ends the call too
         raise
+
+
+def _start(loop: asyncio.AbstractEventLoop, call: BlockingCall[R], future: Future[R]) -> None:
+    """Make the coroutine and run it for ``future``. Runs on the loop, in the context of the caller."""
+    if future.cancelled():
+        _discard(call)
+        return
+    try:
+        task = loop.create_task(call() if callable(call) else call)
+    except BaseException as error:  # noqa: BLE001 - the call does not fit the signature: an error of the caller
+        _settle(future, error)
+        return
+
+    def ended(task: asyncio.Task[R]) -> None:
+        if task.cancelled():
+            future.cancel()
+            future.set_running_or_notify_cancel()
+        elif (error := task.exception()) is not None:
+            _settle(future, error)
+        elif future.set_running_or_notify_cancel():
+            future.set_result(task.result())
+
+    def cancelled(future: Future[R]) -> None:
+        if future.cancelled() and not task.done():
+            loop.call_soon_threadsafe(task.cancel)
+
+    task.add_done_callback(ended)
+    future.add_done_callback(cancelled)  # called now if the future was cancelled meanwhile
+
+
+def _discard(call: BlockingCall[Any]) -> None:
+    """The call will not start."""
+    if not callable(call):
+        call.close()
+
+
+def _settle(future: Future[Any], error: BaseException) -> None:
+    if future.set_running_or_notify_cancel():
+        future.set_exception(error)
 
 
 def _wait_in_slices(future: Future[R]) -> R:
@@ -174,17 +226,34 @@ async def _items_of(batches: AsyncGenerator[Sequence[R]]) -> AsyncGenerator[R]:
 def each(verb: str, batches: AsyncGenerator[Sequence[R]]) -> Iterator[R]:
     """Iterate over the items of ``batches`` from blocking code, asking the loop once for each batch.
 
-    Between two batches nothing runs and nothing is open, so an iterator that is not read to its end leaves nothing
-    behind.
+    Between two batches nothing runs. An iterator that is not read to its end closes its async twin when it is closed
+    or collected, without waiting for it.
     """
     _refuse_loop(verb)
     return _each(verb, batches)
 
 
 def _each(verb: str, batches: AsyncGenerator[Sequence[R]]) -> Iterator[R]:
-    while (batch := run(verb, _next_batch(batches))) is not None:
-        yield from batch
-        _refuse_loop(verb)
+    while (batch := run(verb, lambda: _next_batch(batches))) is not None:
+        try:
+            yield from batch
+            _refuse_loop(verb)
+        except BaseException:  # the caller closes the iterator before its end
+            _background.loop.call_soon_threadsafe(_close, batches)
+            raise
+
+
+def _close(batches: AsyncGenerator[Any]) -> None:
+    closing = asyncio.ensure_future(_aclose(batches))
+    _closing.add(closing)  # the loop holds tasks weakly
+    closing.add_done_callback(_closing.discard)
+
+
+async def _aclose(batches: AsyncGenerator[Any]) -> None:
+    await batches.aclose()
+
+
+_closing: set[asyncio.Future[None]] = set()
 
 
 def _refuse_loop(verb: str) -> None:

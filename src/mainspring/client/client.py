@@ -59,7 +59,7 @@ class Client:
         self._making = threading.Lock()
         self._own: Store | None = None
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
-        self._opening: dict[asyncio.AbstractEventLoop, _Opening] = {}
+        self._opening: dict[asyncio.AbstractEventLoop, _PendingStore] = {}
 
     def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
         """Insert the batch in this thread, blocking. Repeated, and inserted once, while the store is unreachable."""
@@ -188,7 +188,7 @@ class Client:
         """Open the store of this loop once for all callers that wait; after a failure the next caller tries again."""
         opening = self._opening.get(loop)
         if opening is None or opening.task.done():
-            opening = self._opening[loop] = _Opening(loop.create_task(self._open(loop)))
+            opening = self._opening[loop] = _PendingStore(loop.create_task(self._open(loop)))
         opening.callers += 1
         try:
             return await asyncio.shield(opening.task)
@@ -255,7 +255,7 @@ class Client:
             self._begin()
 
 
-class _Opening:
+class _PendingStore:
     """A store that is being opened, and how many callers wait for it."""
 
     def __init__(self, task: asyncio.Task[Store]) -> None:
