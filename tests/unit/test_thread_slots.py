@@ -31,6 +31,7 @@ class _Pool:
         self.take = self.line.get
         self.surplus = False
         self.timeouts = SimpleNamespace(check_at=0.0)
+        self.surplus = False
         self.executor = SimpleNamespace(
             refuse=lambda attempt: None,
             prepare_call=lambda attempt: (attempt.fn, (), {}),
