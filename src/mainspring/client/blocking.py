@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from concurrent.futures import Future
 from contextlib import aclosing
 from functools import update_wrapper
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from mainspring.common import job_threads
 from mainspring.errors import WouldBlockLoop
@@ -100,8 +100,9 @@ class _Background:
     def loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="mainspring-sync", daemon=True).start()
+                loop = asyncio.new_event_loop()
+                threading.Thread(target=loop.run_forever, name="mainspring-sync", daemon=True).start()
+                self._loop = loop  # after the start: the start may be interrupted
             return self._loop
 
     def after_fork(self) -> None:
@@ -121,25 +122,68 @@ def run(verb: str, call: Coroutine[Any, Any, R]) -> R:
     if in_loop() and not in_notebook():
         call.close()
         raise WouldBlockLoop(verb)
-    future = asyncio.run_coroutine_threadsafe(call, _background.loop)
+    waiting = _BackgroundCall(_background.loop, call)
     try:
-        return _wait_in_slices(future) if job_threads.here() else future.result()
+        return waiting.result()
     except BaseException:
-        future.cancel()  # Ctrl-C during the wait ends the call too
+        waiting.give_up()  # Ctrl-C during the wait ends the call too
         raise
 
 
-def _wait_in_slices(future: Future[R]) -> R:
-    """The result of ``future``. In the thread of a job a time limit or a cancel order raises an exception, which the
-    interpreter cannot raise during one long wait."""
-    while True:
+class _BackgroundCall(Generic[R]):
+    """A call on the background loop, and the thread that waits for it.
+
+    Both threads share one plain lock, which only the loop releases. A signal handler of the program may raise in the
+    waiting thread at any moment. ``concurrent.futures.Future`` has a lock that such an exception can leave acquired,
+    and then the loop would wait for it for ever.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, call: Coroutine[Any, Any, R]) -> None:
+        self._loop = loop
+        self._call = call
+        self._task: asyncio.Task[R] | None = None
+        self._given_up = False
+        self._running = threading.Lock()
+        self._running.acquire()
+        loop.call_soon_threadsafe(self._start)
+
+    def result(self) -> R:
+        """Wait for the result."""
+        if job_threads.here():
+            # A time limit or a cancel order raises an exception, which the interpreter cannot raise in one long wait.
+            while not self._running.acquire(timeout=_SLICE):
+                pass
+        else:
+            self._running.acquire()
+        task, self._task = self._task, None
+        assert task is not None
         try:
-            return future.result(_SLICE)
-        except TimeoutError as error:
-            if type(error) is not TimeoutError:  # a time limit of the job, or the call's own error
-                raise
-            if future.done():
-                return future.result()
+            return task.result()
+        finally:
+            del task  # else the traceback of an error would hold the task, which holds the error
+
+    def give_up(self) -> None:
+        """Cancel the call, unless it has ended."""
+        self._given_up = True
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    # ---- on the loop
+
+    def _start(self) -> None:
+        if self._given_up:
+            self._call.close()
+            return
+        self._task = self._loop.create_task(self._call)
+        self._task.add_done_callback(self._end)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _end(self, task: asyncio.Task[R]) -> None:
+        if self._given_up and not task.cancelled():
+            task.exception()  # retrieved: no thread waits for it
+        self._running.release()
 
 
 def spawn(call: Coroutine[Any, Any, R]) -> Future[R]:
