@@ -79,6 +79,7 @@ class Mainspring(Reserved):
         url: str | None = None,
         *,
         namespace: str | None = None,
+        name: str | None = None,
         include: Sequence[str] = (),
         version: str | None = None,
         **settings: Unpack[Settings],
@@ -87,7 +88,7 @@ class Mainspring(Reserved):
         while caller.f_back is not None and caller.f_locals.get("self") is self:  # skip the constructor of a subclass
             caller = caller.f_back
         declared_in = naming.file_of(caller.f_globals)
-        own = {"url": url, "namespace": namespace, "include": include or None, "version": version}
+        own = {"url": url, "namespace": namespace, "name": name, "include": include or None, "version": version}
         given = {**settings, **{name: value for name, value in own.items() if value is not None}}
         self.settings = AppSettings(given, declared_in)
         self.tasks = Registry(lambda: self.settings.include, lambda: self.settings.routes)
@@ -238,7 +239,7 @@ class Mainspring(Reserved):
         return enqueue(self, checked, connection) if checked else []
 
     async def aenqueue_many(self, calls: Iterable[Call[R]], *, connection: Any = None) -> list[Job[R]]:
-        """Async version of ``enqueue_many``."""
+        """Async version of ``enqueue_many``: enqueue these calls in this order, all of them or none."""
         checked = checked_calls(self, calls)
         return await aenqueue(self, checked, connection) if checked else []
 
@@ -339,20 +340,20 @@ class Mainspring(Reserved):
 
     def open(self) -> Self:
         """Open the store now instead of at the first use, to see early whether the store can be reached."""
-        blocking.run("app.open", self.client.store())
+        blocking.run("app.open", self.client.store)
         return self
 
     async def aopen(self) -> Self:
-        """Async version of ``open``."""
+        """Async version of ``open``: open the store now instead of at the first use."""
         await self.client.store()
         return self
 
     def close(self) -> None:
         """Close the store. The next use opens it again."""
-        blocking.run("app.close", self.client.close())
+        blocking.run("app.close", self.client.close)
 
     async def aclose(self) -> None:
-        """Async version of ``close``."""
+        """Async version of ``close``: close the store. The next use opens it again."""
         await self.client.close()
 
     def __enter__(self) -> Self:
@@ -375,7 +376,10 @@ class Mainspring(Reserved):
     def client(self) -> Client:
         """The client of the store; opens the store at the first use."""
         if self._client is None:
-            self._client = Client(self.settings.address, self.settings.full_wait, self.settings.enqueue_patience)
+            settings = self.settings
+            self._client = Client(
+                settings.address, settings.full_wait, settings.enqueue_patience, program=lambda: settings.program
+            )
         return self._client
 
     def import_included(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from mainspring.codec import dumps
 from mainspring.common.clock import MovableClock
 from mainspring.common.ids import new_id
 from mainspring.errors import StoreUnavailable
@@ -158,8 +159,6 @@ async def test_a_rescuer_that_is_lost_itself_rescues_no_worker(store: Store) -> 
 @pytest.mark.row("B4")
 async def test_jobs_of_a_worker_proven_dead_are_rescued_at_once(store: Store) -> None:
     """The death lock proves the death: the first sweep takes the jobs as crashed."""
-    from mainspring.codec import dumps
-
     lock = death_lock.DeathLock.create()
     job = await job_of(store, "dead", dumps(lock.facts()))
     rescuer, _ = await witness(store)
@@ -169,6 +168,22 @@ async def test_jobs_of_a_worker_proven_dead_are_rescued_at_once(store: Store) ->
     await rescuer.tick()
     row = (await store.find(Query.of(job))).jobs[0]
     assert (row.state, row.crashes) == (State.READY, 1)
+
+
+@pytest.mark.row("B4")
+async def test_a_proof_of_death_counts_more_than_a_whole_lease_of_silence(store: Store) -> None:
+    """The worker was stopped for almost a lease and then killed, or the rescuer came late: its job has crashed it."""
+    lock = death_lock.DeathLock.create()
+    job = await job_of(store, "stopped, then dead", dumps(lock.facts()))
+    rescuer, own = await witness(store)
+    for _ in range(5):
+        await rescuer.tick()
+        own.time += 3.0
+    assert await state(store, job) is State.RUNNING
+    lock.close()
+    await rescuer.tick()
+    assert [a.outcome for a in await store.attempts(job)] == [Outcome.CRASHED]
+    assert (await store.find(Query.of(job))).jobs[0].crashes == 1
 
 
 async def test_the_promoter_sleeps_until_the_next_job_is_due(store: Store, clock: MovableClock) -> None:

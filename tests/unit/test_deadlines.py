@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mainspring.stores.shared.deadlines import CallDeadlines
+from mainspring.stores.shared.deadlines import CallDeadlines, DeadlinePassed
 
 pytestmark = pytest.mark.asyncio
 
@@ -44,7 +44,7 @@ async def test_each_of_many_calls_has_its_own_deadline() -> None:
     await asyncio.sleep(SOON / 2)
     late += [asyncio.create_task(forever(deadlines)) for _ in range(3)]
     ended = await asyncio.wait_for(asyncio.gather(*late, return_exceptions=True), 10)
-    assert [type(each) for each in ended] == [TimeoutError] * 6
+    assert [type(each) for each in ended] == [DeadlinePassed] * 6
 
 
 async def test_deadlines_work_again_after_a_pause() -> None:

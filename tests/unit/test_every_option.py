@@ -22,7 +22,7 @@ from mainspring.testing.app import TestOptions as OfTests  # not a class of test
 pytestmark = pytest.mark.row("C4")
 
 TESTS = Path(__file__).resolve().parents[1]
-OF_THE_APP = ("url", "namespace", "include", "version")
+OF_THE_APP = ("url", "namespace", "name", "include", "version")
 
 
 def declared() -> Iterator[str]:

@@ -113,7 +113,7 @@ def test_a_value_that_is_not_text_is_refused(name: str) -> None:
 @pytest.mark.parametrize(("name", "known"), [("states", "retrying"), ("reasons", "out_of_memory")])
 def test_an_unknown_value_is_refused_with_the_known_values(name: str, known: str) -> None:
     with pytest.raises(InvalidOption, match=known):
-        where(**{name: ["failed"]})
+        where(**{name: ["broken"]})
 
 
 @pytest.mark.parametrize("name", ["since", "until", "ended_before"])

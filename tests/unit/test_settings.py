@@ -20,12 +20,13 @@ from mainspring.settings.table import OF_ONE_RUN, TABLE
 from mainspring.stores.connect import StoreAddress
 from mainspring.tasks.routing import Routes
 
-OF_THE_APP = ("url", "namespace", "include", "version")
+OF_THE_APP = ("url", "namespace", "name", "include", "version")
 
 SAMPLES: dict[str, tuple[Any, str, str, Any]] = {
     # name: (as a keyword, in the environment, in the file, what all of them mean)
     "url": ("sqlite:////var/a.db", "sqlite:////var/a.db", "'sqlite:////var/a.db'", "sqlite:////var/a.db"),
     "namespace": ("eu_1", "eu_1", "'eu_1'", "eu_1"),
+    "name": ("shop", "shop", "'shop'", "shop"),
     "include": (["shop.tasks", "os"], "shop.tasks, os", "['shop.tasks', 'os']", ("shop.tasks", "os")),
     "version": ("2026.1", "2026.1", "'2026.1'", "2026.1"),
     "durability": ("normal", "normal", "'normal'", "normal"),

@@ -29,7 +29,9 @@ class _Pool:
         self.line: SimpleQueue[RunningAttempt | None] = SimpleQueue()
         self.ends: SimpleQueue[Any] = SimpleQueue()
         self.take = self.line.get
+        self.surplus = False
         self.timeouts = SimpleNamespace(check_at=0.0)
+        self.surplus = False
         self.executor = SimpleNamespace(
             refuse=lambda attempt: None,
             prepare_call=lambda attempt: (attempt.fn, (), {}),
@@ -46,7 +48,9 @@ class _Pool:
 
 
 def _attempt(fn: Callable[[], Any]) -> RunningAttempt:
-    return cast("RunningAttempt", SimpleNamespace(fn=fn, is_bulk=False, check_at=1.0, ending=None, begun=False))
+    return cast(
+        "RunningAttempt", SimpleNamespace(fn=fn, is_bulk=False, limited=False, check_at=1.0, ending=None, begun=False)
+    )
 
 
 @pytest.fixture

@@ -96,11 +96,11 @@ class Breaker(Handle, DeclaredBreaker):
         return cast("F", self._guard_async(fn) if is_async(fn) else self._guard(fn))
 
     def __enter__(self) -> Self:
-        self._push(blocking.run(f"with {self!r}", self._enter(self._is_nested())))
+        self._push(blocking.run(f"with {self!r}", functools.partial(self._enter, self._is_nested())))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        blocking.run(f"with {self!r}", self._exit(self._pop(), error))
+        blocking.run(f"with {self!r}", functools.partial(self._exit, self._pop(), error))
 
     async def __aenter__(self) -> Self:
         self._push(await self._enter(self._is_nested()))

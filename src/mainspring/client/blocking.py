@@ -14,16 +14,19 @@ import sys
 import threading
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import aclosing
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from mainspring.common import job_threads
 from mainspring.errors import WouldBlockLoop
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+BlockingCall: TypeAlias = Callable[[], Coroutine[Any, Any, R]] | Coroutine[Any, Any, R]
+"""What a blocking method runs: a function that makes a coroutine, or a coroutine."""
 
 _SLICE = 0.25  # most seconds of one uninterrupted wait in the thread of a job
 
@@ -49,7 +52,12 @@ def twin(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
     name = method.__name__[1:]
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> R:
-        made: Coroutine[Any, Any, R] = cast("Any", method)(self, *args, **kwargs)
+        def made() -> Coroutine[Any, Any, R]:
+            try:
+                return cast("Coroutine[Any, Any, R]", cast("Any", method)(self, *args, **kwargs))
+            except TypeError as error:  # of the arguments: the body of a coroutine has not begun
+                raise TypeError(str(error).replace(f".a{name}()", f".{name}()")) from None
+
         return run(f"{self._PATH}.{name}", made)
 
     return cast("Callable[P, R]", _named(call, method))
@@ -98,11 +106,13 @@ class _Background:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is not None:
+            return self._loop
         with self._lock:
             if self._loop is None:
                 loop = asyncio.new_event_loop()
                 threading.Thread(target=loop.run_forever, name="mainspring-sync", daemon=True).start()
-                self._loop = loop  # after the start: the start may be interrupted
+                self._loop = loop  # last: Ctrl-C before this line must not leave a loop that does not run
             return self._loop
 
     def after_fork(self) -> None:
@@ -117,14 +127,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_background.after_fork)
 
 
-def run(verb: str, call: Coroutine[Any, Any, R]) -> R:
-    """Run ``call`` to its end from blocking code. The error ``WouldBlockLoop`` shows ``verb``."""
+def run(verb: str, call: BlockingCall[R]) -> R:
+    """Run a coroutine to its end from blocking code. The error ``WouldBlockLoop`` shows ``verb``.
+
+    ``call`` makes the coroutine, or is the coroutine. A coroutine that is made on the background loop, where no Ctrl-C
+    arrives, is always awaited. Wherever Ctrl-C interrupts the caller, giving up ends the call or keeps it from
+    starting: no task is left.
+    """
     if in_loop() and not in_notebook():
-        call.close()
+        _discard(call)
         raise WouldBlockLoop(verb)
-    waiting = _BackgroundCall(_background.loop, call)
+    waiting = _BackgroundCall(call)
     try:
-        return waiting.result()
+        return waiting.run(_background.loop)
     except BaseException:
         waiting.give_up()  # Ctrl-C during the wait ends the call too
         raise
@@ -133,57 +148,80 @@ def run(verb: str, call: Coroutine[Any, Any, R]) -> R:
 class _BackgroundCall(Generic[R]):
     """A call on the background loop, and the thread that waits for it.
 
-    Both threads share one plain lock, which only the loop releases. A signal handler of the program may raise in the
-    waiting thread at any moment. ``concurrent.futures.Future`` has a lock that such an exception can leave acquired,
-    and then the loop would wait for it for ever.
+    Both threads share a :class:`~mainspring.common.job_threads.Latch` only: a signal handler of the program may raise
+    in the waiting thread at any moment. ``concurrent.futures.Future`` has a lock that such an exception can leave
+    acquired, and then the loop would wait for it for ever.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, call: Coroutine[Any, Any, R]) -> None:
-        self._loop = loop
+    def __init__(self, call: BlockingCall[R]) -> None:
         self._call = call
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[R] | None = None
+        self._error: BaseException | None = None
         self._given_up = False
-        self._running = threading.Lock()
-        self._running.acquire()
-        loop.call_soon_threadsafe(self._start)
+        self._ended = job_threads.Latch()
 
-    def result(self) -> R:
-        """Wait for the result."""
+    def run(self, loop: asyncio.AbstractEventLoop) -> R:
+        """Submit the call and wait for its result."""
+        self._loop = loop
+        loop.call_soon_threadsafe(self._start)
         if job_threads.here():
             # A time limit or a cancel order raises an exception, which the interpreter cannot raise in one long wait.
-            while not self._running.acquire(timeout=_SLICE):
+            while not self._ended.wait(_SLICE):
                 pass
         else:
-            self._running.acquire()
-        task, self._task = self._task, None
-        assert task is not None
+            self._ended.wait()
+        task, error = self._task, self._error
+        self._task = self._error = None
         try:
+            if task is None:
+                raise error or RuntimeError("the call was not started")
             return task.result()
+        except asyncio.CancelledError:
+            raise CancelledError from None
         finally:
-            del task  # else the traceback of an error would hold the task, which holds the error
+            del task, error  # else the traceback of an error would hold the error
 
     def give_up(self) -> None:
-        """Cancel the call, unless it has ended."""
+        """Cancel the call, unless it has ended, or keep it from starting."""
         self._given_up = True
-        self._loop.call_soon_threadsafe(self._cancel)
+        if self._loop is None:
+            _discard(self._call)
+        else:
+            self._loop.call_soon_threadsafe(self._cancel)
 
-    # ---- on the loop
+    # ---- on the loop -------------------------------------------------------------------------
 
     def _start(self) -> None:
+        """Make the coroutine and run it, in the context of the caller."""
         if self._given_up:
-            self._call.close()
+            _discard(self._call)
             return
-        self._task = self._loop.create_task(self._call)
-        self._task.add_done_callback(self._end)
+        try:
+            call = self._call
+            self._task = asyncio.get_running_loop().create_task(call() if callable(call) else call)
+        except BaseException as error:  # noqa: BLE001 - the call does not fit the signature: an error of the caller
+            self._error = error
+            self._ended.set()
+        else:
+            self._task.add_done_callback(self._end)
 
     def _cancel(self) -> None:
-        if self._task is not None:
+        if self._task is None:
+            _discard(self._call)
+        else:
             self._task.cancel()
 
     def _end(self, task: asyncio.Task[R]) -> None:
         if self._given_up and not task.cancelled():
             task.exception()  # retrieved: no thread waits for it
-        self._running.release()
+        self._ended.set()
+
+
+def _discard(call: BlockingCall[Any]) -> None:
+    """The call will not start."""
+    if not callable(call):
+        call.close()
 
 
 def spawn(call: Coroutine[Any, Any, R]) -> Future[R]:
@@ -218,17 +256,34 @@ async def _items_of(batches: AsyncGenerator[Sequence[R]]) -> AsyncGenerator[R]:
 def each(verb: str, batches: AsyncGenerator[Sequence[R]]) -> Iterator[R]:
     """Iterate over the items of ``batches`` from blocking code, asking the loop once for each batch.
 
-    Between two batches nothing runs and nothing is open, so an iterator that is not read to its end leaves nothing
-    behind.
+    Between two batches nothing runs. An iterator that is not read to its end closes its async twin when it is closed
+    or collected, without waiting for it.
     """
     _refuse_loop(verb)
     return _each(verb, batches)
 
 
 def _each(verb: str, batches: AsyncGenerator[Sequence[R]]) -> Iterator[R]:
-    while (batch := run(verb, _next_batch(batches))) is not None:
-        yield from batch
-        _refuse_loop(verb)
+    while (batch := run(verb, lambda: _next_batch(batches))) is not None:
+        try:
+            yield from batch
+            _refuse_loop(verb)
+        except BaseException:  # the caller closes the iterator before its end
+            _background.loop.call_soon_threadsafe(_close, batches)
+            raise
+
+
+def _close(batches: AsyncGenerator[Any]) -> None:
+    closing = asyncio.ensure_future(_aclose(batches))
+    _closing.add(closing)  # the loop holds tasks weakly
+    closing.add_done_callback(_closing.discard)
+
+
+async def _aclose(batches: AsyncGenerator[Any]) -> None:
+    await batches.aclose()
+
+
+_closing: set[asyncio.Future[None]] = set()
 
 
 def _refuse_loop(verb: str) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,12 +17,15 @@ import msgspec
 from mainspring.client import blocking, test_guard
 from mainspring.client.patience import EnqueuePatience, seconds_of_try
 from mainspring.common.clock import boottime
-from mainspring.errors import QueueFull, StoreUnavailable
+from mainspring.errors import QueueFull, StoreError, StoreUnavailable, mask_url
 from mainspring.jobs.records import Batch, Enqueued
 from mainspring.stores.base import Store
 from mainspring.stores.connect import StoreAddress
-from mainspring.stores.records import MigrationPlan
+from mainspring.stores.records import Document, MigrationPlan
 from mainspring.stores.shared.deadlines import blocking_deadline
+from mainspring.stores.shared.programs import PROGRAMS, describe_foreign, find_foreign
+
+log = logging.getLogger("mainspring.store")
 
 _inherited: list[Any] = []
 """Stores that a forked child got from its parent. They are kept for ever: to collect one would close the parent's."""
@@ -31,14 +37,20 @@ class Client:
     glance = 1.0
     """Seconds between two checks whether a lock is still held."""
 
-    def __init__(self, address: StoreAddress, full_wait: int = 10_000_000, enqueue_patience: int = 10_000_000) -> None:
+    def __init__(
+        self, address: StoreAddress, full_wait: int = 10_000_000, enqueue_patience: int = 10_000_000, *,
+        program: Callable[[], str] | None = None,
+    ) -> None:  # fmt: skip
         """``full_wait``: microseconds that an enqueue waits for capacity in a full queue; ``enqueue_patience``: for a
-        store that does not answer."""
+        store that does not answer. ``program``: the name of the program, for a warning if the store has other
+        programs only; None for no such warning."""
         self.address = address
         self.enqueue_patience = enqueue_patience / 1e6
         """Seconds."""
         self._full_wait = full_wait / 1e6
         self._first_try = seconds_of_try(self.enqueue_patience)
+        self._program = program
+        self._has_looked = program is None
         self._begin()
 
     def _begin(self) -> None:
@@ -47,7 +59,7 @@ class Client:
         self._making = threading.Lock()
         self._own: Store | None = None
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
-        self._opening: dict[asyncio.AbstractEventLoop, _Opening] = {}
+        self._opening: dict[asyncio.AbstractEventLoop, _PendingStore] = {}
 
     def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
         """Insert the batch in this thread, blocking. Repeated, and inserted once, while the store is unreachable."""
@@ -57,7 +69,10 @@ class Client:
         patience: EnqueuePatience | None = None
         while True:
             try:
-                return self._try_now(batch, self._first_try if patience is None else patience.seconds())
+                done = self._try_now(batch, self._first_try if patience is None else patience.seconds())
+                if not self._has_looked:
+                    self._look_for_programs_now(batch)
+                return done
             except (StoreUnavailable, QueueFull) as error:
                 if isinstance(error, QueueFull) and blocking.in_loop():  # a wait here would stop the event loop
                     raise
@@ -84,8 +99,12 @@ class Client:
                 if (
                     store is not None and self._pid == os.getpid()
                 ):  # the common case: the door has the deadline of a try
-                    return await store.enqueue(batch)
-                return await self._try(batch, self._first_try if patience is None else patience.seconds())
+                    done = await store.enqueue(batch)
+                else:
+                    done = await self._try(batch, self._first_try if patience is None else patience.seconds())
+                if not self._has_looked:
+                    await self._look_for_programs(batch)
+                return done
             except (StoreUnavailable, QueueFull) as error:
                 patience = patience or EnqueuePatience(self.enqueue_patience, self._full_wait, began)
                 pause = patience.pause(error)
@@ -106,6 +125,29 @@ class Client:
                 url=self.address.url,
                 hint="Whether the jobs were enqueued is unknown. Check that the store is running.",
             ) from late
+
+    def _look_for_programs_now(self, batch: Batch) -> None:
+        """Warn, after the first enqueue of this process, if the store holds only jobs of other programs."""
+        self._has_looked = True
+        before, blocking_deadline.until = blocking_deadline.until, time.monotonic() + self._first_try
+        try:
+            self._warn_of_programs(batch, self._blocking_store().documents_now(PROGRAMS))
+        except StoreError:
+            pass  # the jobs are enqueued; the next call of the caller reports the store
+        finally:
+            blocking_deadline.until = before
+
+    async def _look_for_programs(self, batch: Batch) -> None:
+        """Async version of :meth:`_look_for_programs_now`."""
+        self._has_looked = True
+        with suppress(StoreError):
+            self._warn_of_programs(batch, await (await self.store()).documents(PROGRAMS))
+
+    def _warn_of_programs(self, batch: Batch, known: Sequence[Document]) -> None:
+        if known and self._program is not None and (name := self._program()):
+            found = find_foreign(name, {job.task for job in batch.jobs}, known)
+            if found:
+                log.warning(describe_foreign(name, found, mask_url(self.address.url), self.address.namespace))
 
     def now(self) -> float:
         """Seconds of the clock that this process measures its locks with; goes on while the machine sleeps."""
@@ -146,7 +188,7 @@ class Client:
         """Open the store of this loop once for all callers that wait; after a failure the next caller tries again."""
         opening = self._opening.get(loop)
         if opening is None or opening.task.done():
-            opening = self._opening[loop] = _Opening(loop.create_task(self._open(loop)))
+            opening = self._opening[loop] = _PendingStore(loop.create_task(self._open(loop)))
         opening.callers += 1
         try:
             return await asyncio.shield(opening.task)
@@ -213,7 +255,7 @@ class Client:
             self._begin()
 
 
-class _Opening:
+class _PendingStore:
     """A store that is being opened, and how many callers wait for it."""
 
     def __init__(self, task: asyncio.Task[Store]) -> None:

@@ -81,7 +81,10 @@ def _not_serializable(value: Any, error: Exception) -> ResultNotSerializable:
         path, part, _ = wire.unwritable(value, "result") or ("result", value, error)
     except Exception:  # noqa: BLE001 - the search runs user code too
         path, part = "result", value
+    name, why = type(part).__name__, text_of(error)
+    article = "an" if name[:1].lower() in "aeio" else "a"
+    reason = f" ({type(error).__name__}: {shown(why)})" if why else ""
     return ResultNotSerializable(
-        f"{path} is a {type(part).__name__}, which cannot be stored ({type(error).__name__}: {shown(text_of(error))})",
+        f"{path} is {article} {name}, which cannot be stored{reason}",
         hint='Return plain values, a dataclass, attrs, msgspec or pydantic type; or set result="ignore".',
     )

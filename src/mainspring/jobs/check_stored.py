@@ -5,6 +5,7 @@ Nothing here changes a stored job.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -51,7 +52,7 @@ class StoredCall(NamedTuple):
 
 def check(app: Mainspring, *, limit: int | None = None) -> CheckReport:
     """Decode live jobs as a worker with this code would, newest first; at most ``limit`` jobs."""
-    return blocking.run("check", acheck(app, limit=limit))
+    return blocking.run("check", partial(acheck, app, limit=limit))
 
 
 async def acheck(app: Mainspring, *, limit: int | None = None) -> CheckReport:
@@ -73,7 +74,7 @@ def open_stored(app: Mainspring, id: UUID | str) -> StoredCall:
 
     The values of its secret arguments are hidden from now on: this process runs the job.
     """
-    row = blocking.run("open_stored", _row(app, id))
+    row = blocking.run("open_stored", partial(_row, app, id))
     if (task := app.tasks.find(row.task)) is not None:
         remember_all(task.spec(), row.record)
     return _open(app, row)

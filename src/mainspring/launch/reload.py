@@ -276,7 +276,7 @@ def _prepare_store(app: Any, url: str) -> None:
             f"the app sets its own store, {app.settings.shown_url}",
             hint="Remove the URL: Mainspring() then takes the store from the settings, and here from --engine.",
         )
-    blocking.run("app.client.migrate", app.client.migrate())
+    blocking.run("app.client.migrate", app.client.migrate)
 
 
 def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -74,11 +75,11 @@ class Limiter(Handle, LimitSet):
         return self
 
     def __enter__(self) -> Self:
-        self._push(blocking.run(f"with {self!r}", self._take()))
+        self._push(blocking.run(f"with {self!r}", self._take))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        blocking.run(f"with {self!r}", self._release(self._pop()))
+        blocking.run(f"with {self!r}", partial(self._release, self._pop()))
 
     async def __aenter__(self) -> Self:
         self._push(await self._take())

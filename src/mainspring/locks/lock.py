@@ -83,7 +83,7 @@ class Lock(Handle):
 
         If the lock is still busy: ``LockBusy``, or with ``on_busy="skip"`` return False.
         """
-        return self._add_hold(blocking.run("lock.acquire", self._acquire(self._build_request(wait))))
+        return self._add_hold(blocking.run("lock.acquire", functools.partial(self._acquire, self._build_request(wait))))
 
     async def aacquire(self, wait: Duration | None = None) -> bool:
         """Async version of ``acquire``."""
@@ -91,7 +91,7 @@ class Lock(Handle):
 
     def release(self) -> None:
         """Release the lock; ``LockLost`` if it was lost before. A new holder of the lock is not affected."""
-        blocking.run("lock.release", self._release(self._held_entry()))
+        blocking.run("lock.release", functools.partial(self._release, self._held_entry()))
 
     async def arelease(self) -> None:
         """Async version of ``release``."""
@@ -99,7 +99,9 @@ class Lock(Handle):
 
     def extend(self, by: Duration) -> None:
         """Hold the lock for at least ``by`` from now, also without a renewal; ``LockLost`` if it was lost."""
-        blocking.run("lock.extend", self._held_entry().hold.extend(check_ttl(by, str(self._lock_name), "by")))
+        blocking.run(
+            "lock.extend", functools.partial(self._held_entry().hold.extend, check_ttl(by, str(self._lock_name), "by"))
+        )
 
     async def aextend(self, by: Duration) -> None:
         """Async version of ``extend``."""
@@ -115,13 +117,13 @@ class Lock(Handle):
         return cast("F", self._guard_async(fn) if is_async(fn) else self._guard(fn))
 
     def __enter__(self) -> Self:
-        self._begin_block(blocking.run(f"with {self!r}", self._acquire(self._build_request())))
+        self._begin_block(blocking.run(f"with {self!r}", functools.partial(self._acquire, self._build_request())))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         entry = self._end_block(error)
         if entry is not None:
-            _raise_loss(blocking.run(f"with {self!r}", self._release_quietly(entry.hold)), error)
+            _raise_loss(blocking.run(f"with {self!r}", functools.partial(self._release_quietly, entry.hold)), error)
 
     async def __aenter__(self) -> Self:
         self._begin_block(await self._acquire(self._build_request()), CancelScope())

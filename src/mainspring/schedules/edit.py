@@ -36,7 +36,9 @@ Called: TypeAlias = "Call[Any] | NeedsNothing | str"
 def load_code_schedules(app: Mainspring) -> CodeSchedules:
     """Return every schedule that the code declares. Imports every included module first."""
     app.import_included()
-    return CodeSchedules(build_code_definitions(app), app.settings.version or "", frozenset(app.tasks))
+    return CodeSchedules(
+        build_code_definitions(app), app.settings.version or "", frozenset(app.tasks), app.settings.name or ""
+    )
 
 
 async def declare(app: Mainspring, *, force: bool = False) -> SyncResult:

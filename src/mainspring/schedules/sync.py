@@ -4,8 +4,8 @@ The code decides what a schedule is; operators decide whether it is enabled. If 
 
 The version of the code decides which code is newer. Two versions that look like numbers are compared as numbers; of
 other versions, the one that this store saw first is older. Without a version, the code that started last decides.
-Programs that share a store are told apart by their tasks and by the packages of these tasks: schedules that another
-program declares are left alone.
+Programs that share a store are distinguished by their names, if both have one (``Mainspring(name=)``), else by their
+tasks and by the packages of these tasks: schedules that another program declares are left alone.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class CodeSchedules(NamedTuple):
     version: str = ""
     tasks: frozenset[str] = frozenset()
     """All tasks of the code."""
+    program: str = ""
+    """The name that was given to the app; empty without one."""
 
 
 class SyncResult(NamedTuple):
@@ -115,6 +117,12 @@ class _Sync:
             if row is not None and plan is None:
                 self.left.append(name)
                 return
+            if plan is not None and self._is_foreign(plan) and not self._force:
+                self.left.append(name)
+                log.warning(
+                    "schedule %r belongs to app %r; give the schedule of this app another name", name, plan.program
+                )
+                return
             if plan is not None and plan.owner == "code":
                 self._packages.add(_package(plan.definition.job.task))
             if plan is not None and self._is_newer(plan):
@@ -153,8 +161,11 @@ class _Sync:
                 return
             if plan.gone_in is not None and plan.off in ("orphaned", "operator"):
                 return
+            if self._is_foreign(plan):
+                return
             task, others = plan.definition.job.task, self._others
-            if _package(task) not in self._packages or task in others.foreign_tasks:
+            named = bool(plan.program) and plan.program == self._code.program
+            if not named and (_package(task) not in self._packages or task in others.foreign_tasks):
                 return
             if plan.version == self._code.version and task in others.tasks:
                 return
@@ -163,6 +174,10 @@ class _Sync:
                 log.warning("this code does not declare schedule %r; it was disabled as orphaned", row.name)
                 return
             row = await self._read(row.name)
+
+    def _is_foreign(self, plan: SchedulePlan) -> bool:
+        """Whether an app with another name has stored it."""
+        return plan.owner == "code" and bool(plan.program and self._code.program != plan.program and self._code.program)
 
     def _is_newer(self, plan: SchedulePlan) -> bool:
         """Whether newer code has stored it."""
@@ -176,13 +191,14 @@ class _Sync:
             self._dependencies[name] = set(wanted.depends_on)
 
     def _merge(self, plan: SchedulePlan | None, wanted: Definition) -> SchedulePlan:
-        version = self._code.version
+        version, program = self._code.version, self._code.program
         if plan is None:
-            return planning.new_plan(wanted, self._now, owner="code", version=version)
+            return replace(planning.new_plan(wanted, self._now, owner="code", version=version), program=program)
         wanted = replace(wanted, blocked_by=plan.definition.blocked_by)
-        if (plan.definition, plan.owner, plan.version) == (wanted, "code", version) and plan.gone_in is None:
+        found = (plan.definition, plan.owner, plan.version, plan.program)
+        if found == (wanted, "code", version, program) and plan.gone_in is None:
             return plan
-        return planning.revise(plan, wanted, self._now, owner="code", version=version)
+        return replace(planning.revise(plan, wanted, self._now, owner="code", version=version), program=program)
 
     async def _write(self, name: str, row: ScheduleRow | None, plan: SchedulePlan) -> bool:
         before = row or ScheduleRow(name=name, rev=0, look=None, doc=b"")

@@ -26,6 +26,18 @@ def default_url(declared_in: str | None) -> str:
     return f"sqlite:///{project_root(Path(declared_in)) / DEFAULT_FILE}"
 
 
+def default_name(declared_in: str) -> str:
+    """The name of the program that declares its app in this file: ``[project].name``, else the project's folder."""
+    import tomllib
+
+    root = project_root(Path(declared_in))
+    try:
+        found = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("project", {}).get("name")
+    except (OSError, ValueError, AttributeError):  # no such file, or not in the usual form: other tools report that
+        found = None
+    return found if isinstance(found, str) and found else root.name
+
+
 def project_root(file: Path) -> Path:
     """The nearest directory above ``file`` with a project file, else the directory of ``file``."""
     home = file.resolve().parent

@@ -15,7 +15,7 @@ from mainspring.common.sizes import Size
 from mainspring.errors import InvalidOption, UnknownOption, mask_url
 from mainspring.jobs.records import Retention
 from mainspring.options.table import options_for, resolve_options
-from mainspring.settings.project import default_url
+from mainspring.settings.project import default_name, default_url
 from mainspring.settings.table import OF_ONE_RUN, TABLE, WORKER
 from mainspring.stores.connect import StoreAddress
 from mainspring.tasks.declaration import no_version
@@ -74,6 +74,7 @@ class AppSettings:
 
     url: str
     namespace: str
+    name: str | None
     include: tuple[str, ...]
     version: str | None
     durability: str
@@ -127,6 +128,11 @@ class AppSettings:
             found["url"] = found["url"]._replace(value=default_url(self.declared_in))
         self.__dict__.update({name: each.value for name, each in found.items() if name != "url" or each.value})
         self.origins = {name: each._replace(value=TABLE[name].show(each.value)) for name, each in found.items()}
+
+    @property
+    def program(self) -> str:
+        """The name of the program; empty in an interactive session without a name."""
+        return self.name or (default_name(self.declared_in) if self.declared_in is not None else "")
 
     @property
     def shown_url(self) -> str:
@@ -199,7 +205,7 @@ class AppSettings:
             self.retention, self.logs, learn, tasks.weights,
             tasks.declared_queues.settings,
             (*tasks.declared_queues.limits, *(group_limit(name, each.max_concurrent) for name, each in groups)),
-            chosen, known_queues, schedules,
+            chosen, known_queues, schedules, self.program,
         )  # fmt: skip
 
 

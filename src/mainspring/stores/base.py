@@ -718,6 +718,10 @@ class Store(Protocol):
         """All documents of a kind, by name."""
         raise NotProvided
 
+    def documents_now(self, kind: str) -> list[Document]:
+        """:meth:`documents`, blocking, in the calling thread, without an event loop or a thread of the store."""
+        raise NotProvided
+
 
 class Engine(Store, Protocol):
     """A store as an engine implements it, for the door to wrap."""

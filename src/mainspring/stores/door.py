@@ -22,6 +22,7 @@ from mainspring.common import failpoints
 from mainspring.errors import StoreError, StoreUnavailable
 from mainspring.jobs.records import Batch, Enqueued
 from mainspring.stores.base import Engine, Store
+from mainspring.stores.records import Document
 from mainspring.stores.shared.deadlines import CallDeadlines, DeadlinePassed
 
 MIGRATION = 3600.0
@@ -63,6 +64,12 @@ class Door(Store):
             raise self._translated(error) from error
         failpoints.hit("enqueue.after")
         return done
+
+    def documents_now(self, kind: str) -> list[Document]:
+        try:
+            return self.inner.documents_now(kind)
+        except Exception as error:
+            raise self._translated(error) from error
 
     def _translated(self, error: Exception) -> Exception:
         if isinstance(error, StoreError):

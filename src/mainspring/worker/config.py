@@ -99,3 +99,5 @@ class WorkerConfig(NamedTuple):
     """The queues that the program names: those of its tasks, its routes and ``app.queue``."""
     schedules: CodeSchedules | None = None
     """The schedules that the code declares."""
+    program: str = ""
+    """The name of the program; empty if it has none."""

@@ -19,6 +19,8 @@ from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.query import Query
 from mainspring.queues.records import QueueSettings
 from mainspring.schedules.sync import sync
+from mainspring.stores.records import Document
+from mainspring.stores.shared.programs import PROGRAMS, describe_foreign, describe_program, find_foreign
 from mainspring.worker.eligibility import all_lane_kinds, runnable_tasks
 from mainspring.worker.records import Beat, Registration
 from mainspring.worker.retry_log import RetryLog
@@ -140,6 +142,24 @@ async def declare_queues(store: Store, queues: Mapping[str, QueueSettings], outa
         return await store.queues()
 
     return await _retry(declare, RetryLog("declaring queues", log, outage))
+
+
+async def record_program(store: Store, config: WorkerConfig, outage: Outage) -> None:
+    """Store the name and the tasks of this program. Warn if all programs of the store are foreign to this one."""
+    if not config.program:
+        return
+    retry_log = RetryLog("reading the programs of the store", log, outage)
+    known = await _retry(functools.partial(store.documents, PROGRAMS), retry_log)
+    if found := find_foreign(config.program, config.tasks, known):
+        address = config.store
+        log.warning(describe_foreign(config.program, found, mask_url(address.url), address.namespace))
+    data, mine = describe_program(config.tasks), {doc.name: doc for doc in known}.get(config.program)
+    if mine is None or mine.data != data:
+        now = await _retry(store.now, retry_log)
+        await _retry(functools.partial(store.put_document, Document(PROGRAMS, config.program, now, data)), retry_log)
+    others = [doc.name for doc in known if doc.name != config.program]
+    if mine is not None and others:
+        log.info("app %r shares this store with %s", config.program, ", ".join(map(repr, others)))
 
 
 async def warn_of_unknown_queues(store: Store, config: WorkerConfig, stored: Collection[str], outage: Outage) -> None:

@@ -282,6 +282,7 @@ class Worker:
         limits = {limit.name: limit for spec in config.tasks.values() for limit in spec.limits}
         limits |= {limit.name: limit for limit in config.limits}
         await registration.declare_limits(store, tuple(limits.values()), outage)
+        await registration.record_program(store, config, outage)
         rows = await registration.declare_queues(store, config.queues, outage)
         await registration.declare_schedules(store, config, outage)
         await registration.warn_of_unknown_queues(store, config, {row.name for row in rows}, outage)

@@ -78,6 +78,8 @@ class SchedulePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     owner: Literal["code", "user"] = "user"
     version: str = ""
     """The version of the code that declared the schedule."""
+    program: str = ""
+    """The name of the app that declared the schedule, if it was given one."""
     gone_in: str | None = None
     """The version of the code that no longer declares the schedule; None: the code declares it."""
     enabled: bool = True

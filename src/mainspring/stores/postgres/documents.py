@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mainspring.stores.postgres.driver.database import Database
+from mainspring.stores.postgres.driver.statements import fill_schema
 from mainspring.stores.records import Document
 
 _PUT = """
@@ -20,3 +21,7 @@ async def put_document(db: Database, doc: Document) -> Document:
 
 async def documents(db: Database, kind: str) -> list[Document]:
     return [Document(kind, *row) for row in await db.rows(_DOCUMENTS, {"kind": kind})]
+
+
+def documents_now(db: Database, kind: str) -> list[Document]:
+    return [Document(kind, *row) for row in db.sessions.rows_now(fill_schema(_DOCUMENTS, db.schema), {"kind": kind})]

@@ -36,7 +36,7 @@ from mainspring.schedules.records import (
 from mainspring.states import Action, State
 from mainspring.stores.base import CRASH_DELAYS, Listener, TallyBy
 from mainspring.stores.postgres.breakers import report_breaker, reset_breaker, trip_breaker
-from mainspring.stores.postgres.documents import documents, put_document
+from mainspring.stores.postgres.documents import documents, documents_now, put_document
 from mainspring.stores.postgres.driver import migrations
 from mainspring.stores.postgres.driver.connections import make_listen_connect
 from mainspring.stores.postgres.driver.database import Database
@@ -285,3 +285,6 @@ class PostgresStore:
 
     async def documents(self, kind: str) -> list[Document]:
         return await documents(self._db, kind)
+
+    def documents_now(self, kind: str) -> list[Document]:
+        return documents_now(self._db, kind)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mainspring.stores.records import Document
 
 from .driver.client import RedisClient
@@ -13,9 +15,17 @@ async def put_document(client: RedisClient, doc: Document) -> Document:
 
 
 async def documents(client: RedisClient, kind: str) -> list[Document]:
-    """All documents of a kind, by name."""
+    return _documents(kind, await client.command("HGETALL", client.key("documents", kind)))
+
+
+def documents_now(client: RedisClient, kind: str) -> list[Document]:
+    (found,) = client.ask_now([("HGETALL", client.key("documents", kind))])
+    return _documents(kind, dict(zip(found[::2], found[1::2], strict=True)))
+
+
+def _documents(kind: str, values: Mapping[bytes, bytes]) -> list[Document]:
     found = []
-    for name, value in (await client.command("HGETALL", client.key("documents", kind))).items():
+    for name, value in values.items():
         version, _, data = value.partition(b":")
         found.append(Document(kind, name.decode(), int(version), data))
     return sorted(found, key=lambda doc: doc.name)

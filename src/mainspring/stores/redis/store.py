@@ -295,3 +295,6 @@ class RedisStore:
 
     async def documents(self, kind: str) -> list[Document]:
         return await documents.documents(self._client, kind)
+
+    def documents_now(self, kind: str) -> list[Document]:
+        return documents.documents_now(self._client, kind)

@@ -275,3 +275,7 @@ class SqliteStore:
 
     async def documents(self, kind: str) -> list[Document]:
         return await self.database.read(lambda tx: documents(tx, kind))
+
+    def documents_now(self, kind: str) -> list[Document]:
+        found: list[Document] = self.database.writer.do(lambda tx: documents(tx, kind))
+        return found

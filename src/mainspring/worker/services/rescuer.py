@@ -8,7 +8,8 @@ writes counts for at most two sweeps. Wall clocks are not used. The rescue itsel
 a heartbeat that came first wins.
 
 If the kernel proves that a worker is dead (see ``worker/lease/death_lock.py``), its jobs are rescued at once, as
-crashed.
+crashed. The proof is asked for first, also when a whole lease has passed: a lost worker is not blamed, so a job that
+kills its worker would run for ever if its rescuers came late each time.
 
 Each tick sends a heartbeat for its own worker: this is the write that makes it a witness.
 """
@@ -94,10 +95,10 @@ class Rescuer(Service):
         return seen
 
     async def _rescue_if_gone(self, row: WorkerRow, seen: _Sighting) -> None:
-        if seen.writes >= MIN_WRITES and seen.witnessed >= row.lease / 1e6:
-            cause = Outcome.LOST
-        elif death_lock.is_dead(row.info):
+        if death_lock.is_dead(row.info):  # first: a proof says more than silence, also after a whole lease
             cause = Outcome.CRASHED
+        elif seen.writes >= MIN_WRITES and seen.witnessed >= row.lease / 1e6:
+            cause = Outcome.LOST
         else:
             return
         rescued = await self.store.rescue(row.id, row.number, cause)

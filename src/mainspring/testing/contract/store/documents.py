@@ -40,3 +40,9 @@ class TestDocuments:
         await store.put_document(Document("other", "z", 1, b""))
         assert [doc.name for doc in await store.documents("queue")] == ["a", "b", "c"]
         assert await store.documents("nothing") == []
+
+    async def test_documents_now_reads_the_same(self, store: Store) -> None:
+        for name in ("b", "a"):
+            await store.put_document(Document("queue", name, 1, name.encode()))
+        assert store.documents_now("queue") == await store.documents("queue")
+        assert store.documents_now("nothing") == []
