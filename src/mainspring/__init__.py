@@ -20,10 +20,25 @@ if TYPE_CHECKING:
     from mainspring.errors import BreakerOpen as BreakerOpen
     from mainspring.errors import Cancel as Cancel
     from mainspring.errors import Discard as Discard
+    from mainspring.errors import HardTimeout as HardTimeout
+    from mainspring.errors import JobCancelled as JobCancelled
+    from mainspring.errors import JobDead as JobDead
+    from mainspring.errors import KeyConflict as KeyConflict
+    from mainspring.errors import KeyTaken as KeyTaken
+    from mainspring.errors import LimitTimeout as LimitTimeout
+    from mainspring.errors import LockBusy as LockBusy
+    from mainspring.errors import LockLost as LockLost
+    from mainspring.errors import MainspringError as MainspringError
+    from mainspring.errors import NotFound as NotFound
     from mainspring.errors import NotTriggered as NotTriggered
+    from mainspring.errors import QueueFull as QueueFull
     from mainspring.errors import RateLimited as RateLimited
+    from mainspring.errors import ResultGone as ResultGone
+    from mainspring.errors import ResultTimeout as ResultTimeout
     from mainspring.errors import Retry as Retry
     from mainspring.errors import Snooze as Snooze
+    from mainspring.errors import SoftTimeout as SoftTimeout
+    from mainspring.errors import StoreUnavailable as StoreUnavailable
     from mainspring.jobs.call import Call as Call
     from mainspring.jobs.info import JobInfo as JobInfo
     from mainspring.jobs.job import Job as Job
@@ -70,6 +85,21 @@ _HOMES = {
     "Snooze": "mainspring.errors",
     "Task": "mainspring.tasks.task",
     "Tasks": "mainspring.tasks.decorators",
+    "HardTimeout": "mainspring.errors",
+    "JobCancelled": "mainspring.errors",
+    "JobDead": "mainspring.errors",
+    "KeyConflict": "mainspring.errors",
+    "KeyTaken": "mainspring.errors",
+    "LimitTimeout": "mainspring.errors",
+    "LockBusy": "mainspring.errors",
+    "LockLost": "mainspring.errors",
+    "MainspringError": "mainspring.errors",
+    "NotFound": "mainspring.errors",
+    "QueueFull": "mainspring.errors",
+    "ResultGone": "mainspring.errors",
+    "ResultTimeout": "mainspring.errors",
+    "SoftTimeout": "mainspring.errors",
+    "StoreUnavailable": "mainspring.errors",
     "errors": "mainspring.errors",
 }
 
@@ -86,19 +116,34 @@ __all__ = [
     "Depends",
     "Discard",
     "Event",
+    "HardTimeout",
     "Job",
+    "JobCancelled",
+    "JobDead",
     "JobInfo",
     "Key",
+    "KeyConflict",
+    "KeyTaken",
+    "LimitTimeout",
+    "LockBusy",
+    "LockLost",
     "Mainspring",
+    "MainspringError",
     "Middleware",
+    "NotFound",
     "NotTriggered",
     "Query",
+    "QueueFull",
     "Rate",
     "RateLimited",
+    "ResultGone",
+    "ResultTimeout",
     "Retry",
     "ScheduleEvent",
     "Secret",
     "Snooze",
+    "SoftTimeout",
+    "StoreUnavailable",
     "Task",
     "Tasks",
     "__version__",

@@ -239,7 +239,7 @@ class Mainspring(Reserved):
         return enqueue(self, checked, connection) if checked else []
 
     async def aenqueue_many(self, calls: Iterable[Call[R]], *, connection: Any = None) -> list[Job[R]]:
-        """Async version of ``enqueue_many``."""
+        """Async version of ``enqueue_many``: enqueue these calls in this order, all of them or none."""
         checked = checked_calls(self, calls)
         return await aenqueue(self, checked, connection) if checked else []
 
@@ -344,7 +344,7 @@ class Mainspring(Reserved):
         return self
 
     async def aopen(self) -> Self:
-        """Async version of ``open``."""
+        """Async version of ``open``: open the store now instead of at the first use."""
         await self.client.store()
         return self
 
@@ -353,7 +353,7 @@ class Mainspring(Reserved):
         blocking.run("app.close", self.client.close)
 
     async def aclose(self) -> None:
-        """Async version of ``close``."""
+        """Async version of ``close``: close the store. The next use opens it again."""
         await self.client.close()
 
     def __enter__(self) -> Self:

@@ -143,9 +143,9 @@ class TestDeclaring:
         assert app.tasks.find(double.name) is double
 
     def test_lambdas_do_not_replace_each_other_as_tasks(self, app: Mainspring) -> None:
-        app.task(lambda: 1)
+        app.task(name="one")(lambda: 1)
         with pytest.raises(InvalidOption, match=r"(?s)is already the name of.*<lambda>.*name="):
-            app.task(lambda: 2)
+            app.task(name="one")(lambda: 2)
 
     def test_objects_do_not_replace_each_other_as_tasks(self, app: Mainspring) -> None:
         first = Halves()
@@ -167,7 +167,8 @@ class TestDeclaring:
 
             return wrapper
 
-        cell = "@app.task\ndef f(): return {n}\n@app.task\n@logged\ndef g(): return {n}\nh = app.task(lambda: {n} * 0)"
+        cell = "@app.task\ndef f(): return {n}\n@app.task\n@logged\ndef g(): return {n}\n"
+        cell += "h = app.task(name='h')(lambda: {n} * 0)"
         for n in (1, 1, 2):
             names: dict[str, Any] = {"app": app, "logged": logged, "__name__": "cell"}
             exec(cell.replace("{n} * 0", "0").format(n=n), names)

@@ -260,7 +260,7 @@ class TestDecorator:
         bad: tuple[Callable[[], Any], ...] = (
             lambda: api(5),  # type: ignore[type-var]
             lambda: api(numbers),
-            lambda: api(app.task(lambda: None)),
+            lambda: api(app.task(name="noop")(lambda: None)),
             lambda: api.at(fallback=cached)(lambda: None),
             lambda: api.at(fallback=5),  # type: ignore[arg-type]
         )

@@ -70,7 +70,7 @@ def test_an_async_by_function_is_refused(app: Mainspring) -> None:
         return item
 
     with pytest.raises(InvalidOption, match="must be an attribute path of the item or a def"):
-        anything(app).bulk_task(by=by)(lambda items: items)
+        anything(app).bulk_task(name="bulk", by=by)(lambda items: items)
 
 
 def test_an_option_of_bulk_tasks_on_another_task_names_its_place(app: Mainspring) -> None:
@@ -148,7 +148,7 @@ def test_a_job_takes_one_item_and_returns_one_result(app: Mainspring, handler: C
 
 
 def test_without_annotations_any_item_is_accepted(app: Mainspring) -> None:
-    signature = anything(app).bulk_task()(lambda items: items).spec().signature
+    signature = anything(app).bulk_task(name="bulk")(lambda items: items).spec().signature
     assert dict(signature.parameters) == {"item": Any}
     assert signature.returns is Any
 

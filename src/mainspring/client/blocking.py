@@ -16,7 +16,7 @@ import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
-from functools import partial, update_wrapper
+from functools import update_wrapper
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 from mainspring.common import job_threads
@@ -52,7 +52,12 @@ def twin(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
     name = method.__name__[1:]
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> R:
-        made: Callable[[], Coroutine[Any, Any, R]] = partial(cast("Any", method), self, *args, **kwargs)
+        def made() -> Coroutine[Any, Any, R]:
+            try:
+                return cast("Coroutine[Any, Any, R]", cast("Any", method)(self, *args, **kwargs))
+            except TypeError as error:  # of the arguments: the body of a coroutine has not begun
+                raise TypeError(str(error).replace(f".a{name}()", f".{name}()")) from None
+
         return run(f"{self._PATH}.{name}", made)
 
     return cast("Callable[P, R]", _named(call, method))

@@ -15,7 +15,10 @@ for ``set``, a dict for a dataclass, the value of an ``Enum``. Text for a ``date
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -312,7 +315,7 @@ class Signature:
             name,
             f"argument {path!r} is {_kind(part)} and would be read back as {_kind(came)}: {_shown(path, part, came)}",
             path=path,
-            hint=_advice(name, part, declared),
+            hint=_advice(name, value),
         )
 
     def _wrong(self, name: str, value: Any, declared: Any, error: Exception) -> EnqueueError:
@@ -384,7 +387,27 @@ def _kind(value: Any) -> str:
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
-def _advice(name: str, part: Any, declared: Any) -> str:
-    if declared is Any:
-        return f"Declare its type in the task's signature, for example {name.partition('[')[0]}: {type(part).__name__}."
-    return "Declare the exact type of this part in the task's signature."
+def _advice(name: str, value: Any) -> str:
+    """The annotation with which this value is stored, tried here; if there is none, what to pass instead."""
+    with suppress(Exception):  # the value has no annotation that can be computed
+        annotation = _annotation_of(value)
+        if wire.difference(value, wire.decode(wire.encode(value), annotation), name) is None:
+            said = annotation.__name__ if type(annotation) is type else str(annotation)
+            return f"Declare its type in the task's signature: {name.partition('[')[0]}: {said}"
+    return "Pass lists instead of tuples and sets, and dicts with text as keys; or declare the type as a dataclass."
+
+
+def _annotation_of(value: Any) -> Any:
+    """The annotation that describes exactly this value."""
+    kind: Any = type(value)
+    if isinstance(value, dict) and value:
+        return kind[_union_of(value), _union_of(value.values())]
+    if isinstance(value, (list, set, frozenset)) and value:
+        return kind[_union_of(value)]
+    if kind is tuple:
+        return kind[tuple(map(_annotation_of, value))]
+    return kind
+
+
+def _union_of(values: Iterable[Any]) -> Any:
+    return functools.reduce(operator.or_, dict.fromkeys(map(_annotation_of, values)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
+from mainspring import errors
 from mainspring.errors import (
     NotBuilt,
     NotBuiltAttribute,
@@ -50,6 +51,8 @@ def missing_name(package: str, name: str, known: Iterable[str], *, importing: bo
     if later := later_hint(name, "module"):
         return (NotBuiltImport if importing else NotBuiltAttribute)(package, name, hint=later)
     hint = foreign_hint(name, "module")
+    if not hint and isinstance(getattr(errors, name, None), type):
+        hint = f"The error is in the module of errors: from mainspring.errors import {name}"
     near = "" if hint else did_you_mean(name, known)
     if importing:
         return UnknownImport(package, name, hint=hint, near=near)

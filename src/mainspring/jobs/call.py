@@ -64,7 +64,7 @@ class Call(Handle, Generic[R_co]):
         return enqueue(self.app, (self,))[0]
 
     async def aenqueue(self) -> Job[R_co]:
-        """Async version of ``enqueue``."""
+        """Async version of ``enqueue``: create the job. The store has it, durably, when this returns."""
         return (await aenqueue(self.app, (self,)))[0]
 
     def enqueue_child(self, origin: JobOrigin) -> Job[R_co]:
@@ -72,7 +72,7 @@ class Call(Handle, Generic[R_co]):
         return enqueue(self.app, (self,), origin=origin)[0]
 
     async def aenqueue_child(self, origin: JobOrigin) -> Job[R_co]:
-        """Async version of ``enqueue_child``."""
+        """Async version of ``enqueue_child``: create the job as the child of a running job."""
         return (await aenqueue(self.app, (self,), origin=origin))[0]
 
     # ---- inspect ------------------------------------------------------------------------------

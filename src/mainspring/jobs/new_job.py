@@ -251,12 +251,9 @@ class JobBuilder(NamedTuple):
     def _arguments_by_name(self, key: Key) -> Mapping[str, Any]:
         if self.target.arguments is not None:
             return self.target.arguments(self.arguments)
-        if key.keep:
-            raise InvalidOption(
-                "key", key, "needs to know the task's parameters", subject=f"task {self.target.name!r}",
-                hint="keep= compares all arguments, also the defaults: enqueue the job where the task is declared.",
-            )  # fmt: skip
         given: dict[str, Any] = loads(self.arguments)
+        if key.value is not None:  # with keep=, the arguments are compared as they were given
+            return given
         if not key.names or "@" in given or not given.keys() >= set(key.names):
             raise InvalidOption(
                 "key", key, "needs to know the task's parameters", subject=f"task {self.target.name!r}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from inspect import isclass
+from inspect import isclass, ismethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mainspring.codec.annotations import parameter_names
@@ -81,6 +81,7 @@ class TaskDeclaration(NamedTuple):
             raise InvalidOption("task", fn, "is not a function", hint=hint)
         subject = f"task {getattr(fn, '__qualname__', fn)!r}"
         resolved = resolve_options("task", given, subject=subject)
+        _refuse_method(fn, given, subject)
         name = resolved["name"] or naming.task_name(fn)
         if yields(fn):
             hint = "Return a list, or send items while the task runs with ctx.send(...)."
@@ -161,6 +162,26 @@ class TaskDeclaration(NamedTuple):
         if self.plan is None:
             return self.fn(*args, **kwargs)
         return (self.plan.acall if self.kind == "async" else self.plan.call)(self.fn, ctx, args, kwargs)
+
+
+def _refuse_method(fn: Callable[..., Any], given: Mapping[str, Any], subject: str) -> None:
+    """Refuse a function that a worker could not call, or that has no name of its own."""
+    if getattr(fn, "__name__", "") == "<lambda>" and given.get("name") is None:
+        hint = 'Write a def, or give the task a name: app.task(name="shop.add")(...).'
+        raise InvalidOption("task", fn, "is a lambda, and all lambdas of a module have the same name", hint=hint)
+    if ismethod(fn) or _takes_self(fn):
+        hint = "Write a def outside of the class that makes or loads the object, and pass it what it needs to do so."
+        why = "is a method, and a worker has no object to call it on"
+        raise InvalidOption("task", fn, why, subject=subject, hint=hint)
+
+
+def _takes_self(fn: Callable[..., Any]) -> bool:
+    """Whether the function was defined in the body of a class and needs its object."""
+    owner = getattr(fn, "__qualname__", "").rpartition(".")[0]
+    if not owner or owner.endswith("<locals>"):
+        return False
+    first = next(iter(parameters_of(fn)), None)
+    return first is not None and first.name in ("self", "cls")
 
 
 def no_version(task: str) -> InvalidOption:

@@ -147,7 +147,7 @@ class Registry:
                 self._include = [*self._settings[0](), *self._include]
                 self._settings.clear()
             while self._include:
-                import_module(self._include[0])
+                _import_included(self._include[0])
                 self._include.pop(0)
 
     def specs(self) -> Mapping[str, TaskSpec]:
@@ -174,6 +174,21 @@ class Registry:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+
+def _import_included(name: str) -> None:
+    """Import a module that the app includes; an error names the module and says who asked for it."""
+    try:
+        import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            error.add_note(f"Mainspring imports {name!r}, because the app includes it.")
+            raise
+        hint = "It is named by Mainspring(include=[...]), app.include(...) or the setting include. Is it on sys.path?"
+        raise InvalidOption("include", name, f"cannot be imported: {error}", subject="app", hint=hint) from None
+    except Exception as error:
+        error.add_note(f"Mainspring imports {name!r}, because the app includes it.")
+        raise
 
 
 def same_source(one: HasFunction, other: HasFunction) -> bool:

@@ -62,7 +62,7 @@ class BaseTask(Reserved, Generic[P, R]):
         return enqueue(call.app, (call,))[0]
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Async version of ``enqueue``."""
+        """Async version of ``enqueue``: create a job that runs this task in the background."""
         call = self.s(*args, **kwargs)
         return (await aenqueue(call.app, (call,)))[0]
 
@@ -84,7 +84,7 @@ class BaseTask(Reserved, Generic[P, R]):
         return self._app.enqueue_many(calls)
 
     async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
-        """Async version of ``enqueue_many``."""
+        """Async version of ``enqueue_many``: enqueue these calls, all or none, in this order."""
         return await self._app.aenqueue_many(calls)
 
     def upgrade(self, fn: U) -> U:

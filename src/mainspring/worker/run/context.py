@@ -93,6 +93,7 @@ class Context(Reserved):
 
     @property
     def job_id(self) -> UUID:
+        """The id of the job."""
         if self._job_id is None:
             self._job_id = new_id() if self._attempt is None else UUID(bytes=self._attempt.claim.id)
         return self._job_id
@@ -114,10 +115,12 @@ class Context(Reserved):
 
     @property
     def queue(self) -> str:
+        """The queue that the job waited in."""
         return "" if self._attempt is None else self._attempt.claim.queue
 
     @property
     def tags(self) -> tuple[str, ...]:
+        """The tags of the job."""
         body = None if self._attempt is None else self._attempt.body
         return () if body is None else body.tags
 
