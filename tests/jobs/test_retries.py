@@ -168,10 +168,10 @@ async def test_a_snoozed_job_is_due_at_the_moment_of_its_snooze(
 
 
 @pytest.mark.parametrize("bad", [Retry(after="soon"), Snooze(for_="soon"), Snooze(until=datetime(2030, 1, 1))])  # noqa: DTZ001 - naive on purpose
-async def test_a_signal_with_an_invalid_duration_is_a_failure(world: World, bad: BaseException) -> None:
-    job, _ = await ran(world, bad)
+async def test_a_signal_with_an_invalid_duration_is_not_retried(world: World, bad: BaseException) -> None:
+    job, runs = await ran(world, bad, retries=5)
     row = await world.row(job)
-    assert row.state is State.DEAD
+    assert (runs, row.state, row.reason) == (1, State.DEAD, Reason.NOT_RETRYABLE)
     assert error(row).type == "mainspring.errors.InvalidOption"
 
 

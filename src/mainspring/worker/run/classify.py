@@ -220,8 +220,8 @@ def _ack_signal(attempt: RunningAttempt, signal: Signal, retries: int, run_us: i
                 return _ack_failed(attempt, signal, retries, run_us, delay=delay)
             case Cancel():
                 return Ack.cancelled(lease, encode_error(signal, attempt.environment.code), run_us=run_us)
-    except MainspringError as invalid:  # an invalid duration or moment: an error of the handler
-        return _ack_failed(attempt, invalid, retries, run_us)
+    except MainspringError as invalid:  # an invalid duration or moment: every attempt of the handler has the same one
+        return _ack_dead(attempt, invalid, Reason.NOT_RETRYABLE, run_us)
     return _ack_dead(attempt, signal, Reason.NOT_RETRYABLE, run_us)
 
 
