@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mainspring import Mainspring
+from mainspring import BreakerEvent, Mainspring
 from mainspring.states import State
 
 LIMIT = 60
@@ -47,3 +47,36 @@ def test_ends_are_stored_while_the_loop_is_blocked(
         release.set()
         blocked.result(timeout=LIMIT)
     assert [job.info().attempts for job in (*ends, blocked)] == [()] * 5
+
+
+@pytest.mark.row("W2", "R8")
+def test_a_breaker_that_opens_while_the_loop_is_blocked_is_an_event(app: Mainspring) -> None:
+    release, begun = threading.Event(), threading.Event()
+    opened: list[str] = []
+
+    @app.on("breaker_opened")
+    def on_opened(event: BreakerEvent) -> None:
+        opened.append(event.breaker)
+
+    @app.task(name="failing", breaker={"failures": 1, "open_for": "1h"}, retries=0)
+    def failing() -> None:
+        begun.wait(LIMIT)
+        raise ConnectionError
+
+    @app.task(name="blocking")
+    async def blocking() -> None:
+        begun.set()
+        release.wait(LIMIT)
+
+    with app.worker():
+        failed = failing.enqueue()
+        while failed.info().state is not State.RUNNING:
+            time.sleep(0.02)
+        blocked = blocking.enqueue()
+        assert failed.join(timeout=LIMIT).state is State.DEAD
+        release.set()
+        blocked.result(timeout=LIMIT)
+        until = time.monotonic() + LIMIT
+        while not opened and time.monotonic() < until:
+            time.sleep(0.02)
+    assert opened == ["failing"]

@@ -140,6 +140,6 @@ class LoopWatch:
     async def _send(self, store: Store, turn: Turn) -> None:
         reply = await store.turn(turn)
         self._turn_loop.record_saved(turn, reply)
-        if reply.breakers:
-            failure_log.log_breaker_changes(reply.breakers)
+        if reply.breakers:  # only this reply says it: the loop's own turn changes them no more
+            self._loop.call_soon_threadsafe(self._turn_loop.publish_breakers, reply)
         self._loop.call_soon_threadsafe(self._turn_loop.wake)

@@ -342,9 +342,13 @@ class TurnLoop:
             if names and self.on_runs_ended is not None:
                 self.on_runs_ended(names)
         if reply.breakers:
-            failure_log.log_breaker_changes(reply.breakers)
-            if self._events is not None:
-                self._events.on_breakers_changed(reply.breakers, self.environment.worker, reply.now)
+            self.publish_breakers(reply)
+
+    def publish_breakers(self, reply: TurnResult) -> None:
+        """Tell the log and hooks which breakers a turn has changed."""
+        failure_log.log_breaker_changes(reply.breakers)
+        if self._events is not None:
+            self._events.on_breakers_changed(reply.breakers, self.environment.worker, reply.now)
 
     def _release_acked(self, acks: Sequence[Ack]) -> None:
         for ack in acks:
