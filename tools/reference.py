@@ -74,7 +74,11 @@ def default_of(option: Option, scope: Scope) -> str:
 
 
 def options_page() -> str:
-    lines = ["# Options\n", "A duration is text such as `90s` or `1h30m`, a number of seconds, or a `timedelta`.\n"]
+    lines = [
+        "# Options\n",
+        "Start with [the five options you need](../guides/five-options.md).\n",
+        "A duration is text such as `90s` or `1h30m`, a number of seconds, or a `timedelta`.\n",
+    ]
     for scope, title, where in SCOPES:
         lines += [f"## {title}\n", f"{where}.\n", "| option | type | default | meaning |", "|---|---|---|---|"]
         for option in options_for(scope):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from mainspring import Mainspring
+from mainspring.stores.connect import sqlite_path
 from tests.cli.conftest import LIMIT, Shop
 from tests.cli.watching import Running
 
@@ -234,3 +236,40 @@ def test_worker_and_dev_find_the_app_of_the_project(probe: Shop, monkeypatch: py
     ran = Shop(below, probe.url).call("worker", "--until-empty")
     assert ran.code == 0, ran.err
     assert Path(below / "told.json").is_file()
+
+
+# ---- .gitignore --------------------------------------------------------------------------------------
+
+ADD = "add this line to .gitignore, for the files of the SQLite store: "
+
+
+def git(project: Shop, ignored: str | None) -> Path:
+    """A repository around the project and its store; returns its .gitignore."""
+    root = Path(sqlite_path(project.url)).parent
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    if ignored is not None:
+        (root / ".gitignore").write_text(ignored)
+    return root / ".gitignore"
+
+
+@pytest.mark.parametrize("ignored", ["", "*.db\n", "*.db\n*.db-wal\n*.db-shm\n"])
+def test_dev_says_once_what_gitignore_lacks_and_changes_nothing(project: Shop, ignored: str) -> None:
+    file = git(project, ignored)
+    name = Path(sqlite_path(project.url)).name
+    with Running(project, "dev", "app.py") as dev:
+        dev.says(f"{ADD}{name}*")
+        dev.says("started: store")
+        say(project, 2)
+        dev.says("started: store", 2)
+        assert dev.end() == 0
+    assert dev.text.count(ADD) == 1
+    assert file.read_text() == ignored
+
+
+@pytest.mark.parametrize("ignored", [None, "*.db*\n", "/{name}*\n"])
+def test_dev_is_silent_where_gitignore_lacks_nothing(project: Shop, ignored: str | None) -> None:
+    git(project, None if ignored is None else ignored.format(name=Path(sqlite_path(project.url)).name))
+    with Running(project, "dev", "app.py") as dev:
+        dev.says("started: store")
+        assert dev.end() == 0
+    assert ADD not in dev.text

@@ -119,7 +119,7 @@ def test_an_app_with_its_own_url_is_refused(project: Shop, store_name: str) -> N
     (project.folder / "app.py").write_text(CODE.format(url="'sqlite:///mine.db'"))
     with Running(project, *words(store_name)) as dev:
         dev.says("nothing runs until the code is fixed")
-        dev.says("the app sets its own store, sqlite:///mine.db")
+        dev.says(f"the app sets its own store, sqlite:///{project.folder}/mine.db")
         (project.folder / "app.py").write_text(CODE.format(url=""))
         assert double(url_of(dev, project), 5) == 10
 

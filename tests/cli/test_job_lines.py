@@ -48,6 +48,10 @@ def login(user: str, pin: str, *, password: str) -> Secret[str]:
 @app.task(name="shop.long")
 def long(text: str) -> dict[str, str]:
     return {"text": text, "password": "hunter22"}
+
+@app.task(name="shop.unstorable")
+def unstorable() -> object:
+    return object()
 """
 
 
@@ -158,3 +162,11 @@ def test_the_journal_gets_priorities_and_no_times(project: Shop) -> None:
     assert [line for line in lines if line.startswith("<3>dead  fail('no\\nway'): ValueError: no")]
     assert "<3>    Traceback (most recent call last):" in lines
     assert not any("Z INFO" in line for line in lines)
+
+
+def test_the_line_of_an_error_has_no_hint(project: Shop) -> None:
+    """The hint of our own errors is a second line, which would be shown as a backslash and an n."""
+    project.app.call("shop.unstorable").enqueue()
+    text = job_lines(work(project, "-l", "debug"))
+    [line] = [line for line in text.splitlines() if "unstorable" in line]
+    assert line.endswith("result is an object, which cannot be stored (not_retryable)  <n> ms")

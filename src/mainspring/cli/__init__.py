@@ -16,6 +16,7 @@ from mainspring.cli.control.locks import locks
 from mainspring.cli.control.queues import queues
 from mainspring.cli.control.status import status
 from mainspring.cli.control.workers import workers
+from mainspring.cli.examples import add_examples
 from mainspring.cli.jobs.dead import dead
 from mainspring.cli.jobs.enqueue import enqueue
 from mainspring.cli.jobs.jobs import jobs
@@ -43,6 +44,7 @@ for command in (
     check, migrate, backup, restore, demo, completion,
 ):  # fmt: skip
     cli.add_command(command)
+add_examples(cli)
 
 
 def main() -> None:

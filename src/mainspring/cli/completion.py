@@ -19,7 +19,9 @@ VARIABLE = "_MAINSPRING_COMPLETE"
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion script for SHELL: commands, options, names of tasks and schedules.
+    """Print the completion script for SHELL.
+
+    It completes commands, options, and the names of tasks and schedules.
 
     bash: eval "$(mainspring completion bash)" in ~/.bashrc. zsh: the same in ~/.zshrc.
     fish: mainspring completion fish > ~/.config/fish/completions/mainspring.fish

@@ -54,6 +54,8 @@ class WatchedApp(msgspec.Struct, frozen=True):
 
     files: list[str]
     error: str = ""
+    ignore: str = ""
+    """The line that the project's ``.gitignore`` lacks."""
 
 
 class Reloader:
@@ -66,6 +68,7 @@ class Reloader:
         self._server: subprocess.Popen[bytes] | None = None
         self._files: set[str] = set()
         self._end_reported = False
+        self._ignore_reported = False
 
     def run(self) -> int:
         """Returns the exit code of the last server."""
@@ -94,6 +97,9 @@ class Reloader:
             self._say(f"{self._given.target} cannot be served; {now}\n{checked.error.rstrip()}")
             return
         self._end()
+        if checked.ignore and not self._ignore_reported:
+            self._ignore_reported = True
+            self._say(f"add this line to .gitignore, for the files of the SQLite store: {checked.ignore}")
         self._say(f"serving {self._given.target}, watching {', '.join(short_names(self._files))}")
         self._server = _start_child("serve", self._given, stdin=subprocess.PIPE)
         self._end_reported = False
@@ -255,10 +261,11 @@ def _run_check(given: Assignment, report: int) -> int:
     sys.path.insert(0, given.folder)
     try:
         app = load_target(given.target)
-        app.parts(**given.options).store.check_processes("mainspring dev")
+        config = app.parts(**given.options)
+        config.store.check_processes("mainspring dev")
         if given.url:
             _prepare_store(app, given.url)
-        checked = WatchedApp(list_app_files())
+        checked = WatchedApp(list_app_files(), ignore=_line_to_ignore(config.store.url))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything while it is imported
         text = explain_error(error.with_traceback(_without_own_frames(error.__traceback__)))
         checked = WatchedApp(list_app_files(error), text)
@@ -277,6 +284,12 @@ def _prepare_store(app: Any, url: str) -> None:
             hint="Remove the URL: Mainspring() then takes the store from the settings, and here from --engine.",
         )
     blocking.run("app.client.migrate", app.client.migrate)
+
+
+def _line_to_ignore(url: str) -> str:
+    from mainspring.launch.gitignore import missing_line
+
+    return missing_line(url)
 
 
 def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:

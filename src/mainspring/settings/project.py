@@ -1,4 +1,7 @@
-"""The project of a file, and the default store of a project."""
+"""The project of a file, and the default store of a project.
+
+Relative paths of a store start from the directory of the project, wherever a program is started: see ``sources``.
+"""
 
 from __future__ import annotations
 

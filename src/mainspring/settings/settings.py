@@ -136,7 +136,7 @@ class AppSettings:
 
     @property
     def shown_url(self) -> str:
-        url = self._given.get("url") or self.__dict__.get("url")
+        url = self.__dict__.get("url") or self._given.get("url")
         return mask_url(url) if url is not None else "(default store)"
 
     @property

@@ -63,7 +63,21 @@ def resolve(given: Mapping[str, Any], declared_in: str | None) -> dict[str, Sett
     found.update(read)
     place = declared_in or "Mainspring(...)"
     found.update({name: SettingOrigin(value, "keyword", place) for name, value in given.items()})
+    url = found["url"]
+    if url.source in ("keyword", "environment"):
+        found["url"] = url._replace(value=anchored_url(url.value, _folder_of(declared_in, url.source)))
     return found
+
+
+def _folder_of(declared_in: str | None, source: Source) -> Path:
+    """The directory that a relative path of the store starts from: that of the project, also for a variable.
+
+    Without a file that declares the app, a keyword is typed by a person, in an interactive session or as ``--url``: it
+    starts from the working directory.
+    """
+    if declared_in is not None:
+        return project_root(Path(declared_in))
+    return Path.cwd() if source == "keyword" else project_root(Path.cwd() / "app.py")
 
 
 def convert(setting: Setting, value: Any, where: str) -> Any:
@@ -196,6 +210,11 @@ def _anchored(setting: Setting, value: Any, folder: Path) -> Any:
     """Resolve a relative path from the directory of the file, because programs start in different directories."""
     if setting.kind == "path" and value not in (None, "stdout", "stderr"):
         return str(folder / value)
-    if setting.kind == "url" and re.match(r"sqlite:///(?!/|:memory:$)", value):
-        return f"sqlite:///{folder / value.removeprefix('sqlite:///')}"
-    return value
+    return anchored_url(value, folder) if setting.kind == "url" else value
+
+
+def anchored_url(url: str, folder: Path) -> str:
+    """The URL with an absolute path: a relative path of a SQLite file starts from ``folder``."""
+    if re.match(r"sqlite:///(?!/|:memory:$)", url):
+        return f"sqlite:///{folder / url.removeprefix('sqlite:///')}"
+    return url

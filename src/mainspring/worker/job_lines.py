@@ -80,7 +80,8 @@ class JobLines:
     def _describe(self, attempt: RunningAttempt, ack: Ack) -> tuple[int, str, str]:
         """The level, the word and what follows the call."""
         error = _error_of(ack)
-        said = f": {shorten_error(error)}" if error is not None else ""
+        # the indented second line of our own errors is their hint; the log line is one line
+        said = f": {shorten_error(error)}".partition("\n  ")[0] if error is not None else ""
         match ack.to:
             case State.SUCCEEDED:
                 return self._level, "done", said or _result(attempt, ack)

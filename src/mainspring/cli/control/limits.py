@@ -38,7 +38,7 @@ def ls(app: Mainspring) -> Shown:
 @on_store
 @answers
 def set_size(app: Mainspring, name: str, size: int) -> Shown:
-    """Set the size of a limit until it is reset; 0 stops everything it limits."""
+    """Set the size of a limit until it is reset; 0 stops it."""
     app.limits.set(name, size)
     return _shown([app.limits.get(name)])
 

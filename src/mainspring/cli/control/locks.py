@@ -27,7 +27,7 @@ def locks() -> None:
 @listing
 @click.option("--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="At most N.")
 def ls(app: Mainspring, limit: int) -> Shown:
-    """List held locks, semaphore slots and elections: the holder, since when, and the time until it expires."""
+    """List held locks, semaphore slots and elections. Each has its holder, since when, and until when."""
     found = app.locks.list(limit)
     return Shown({"locks": [_document(each) for each in found]}, [_table(found)])
 

@@ -30,14 +30,14 @@ _create = click.option("--create", is_flag=True, help="Also if nothing names thi
 
 @click.group()
 def queues() -> None:
-    """List queues; pause, drain, purge, disable and configure them for the whole fleet."""
+    """List queues; pause, drain, purge or configure them."""
 
 
 @queues.command()
 @on_store
 @listing
 def ls(app: Mainspring) -> Shown:
-    """List queues with live jobs, queues that are not open, and queues of the app's tasks."""
+    """List queues with their jobs and settings."""
     return _shown(app.queues.list())
 
 
@@ -133,7 +133,7 @@ def enable(app: Mainspring, names: Sequence[str]) -> Shown:
 def configure(
     app: Mainspring, name: str, max_depth: str | None, on_full: OnFull | None, order: Order | None, create: bool
 ) -> Shown:
-    """Override the declared settings of this queue until it is reset."""
+    """Override the declared settings until they are reset."""
     given: Configured = {}
     if max_depth is not None:
         given["max_depth"] = _depth(max_depth)

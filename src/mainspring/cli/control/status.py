@@ -28,7 +28,7 @@ WORST = 10
 @on_store
 @listing
 def status(app: Mainspring) -> Shown:
-    """Show the store, jobs by state, queues, schedules, workers and errors of dead jobs."""
+    """Show the store, jobs, queues, schedules and workers."""
     from mainspring.client.blocking import run
 
     store = {

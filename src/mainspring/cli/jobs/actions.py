@@ -51,7 +51,7 @@ def cancel(app: Mainspring, ids: Sequence[str], query: Query | None, yes: bool, 
 @yes_flag
 @rate_flag
 def retry(app: Mainspring, ids: Sequence[str], query: Query | None, yes: bool, rate: float) -> Shown:
-    """Run finished jobs again, under the same id, with all their retries."""
+    """Run finished jobs again under the same id. They get all their retries."""
     if one_way(ids, query):
         return each_of(app, ids, "retried", lambda job: job.retry())
     return all_of(app, query, "retried", yes, lambda jobs: app.jobs.retry(jobs, rate=rate))
@@ -64,7 +64,7 @@ def retry(app: Mainspring, ids: Sequence[str], query: Query | None, yes: bool, r
 @filters(*OF_LIVE)
 @yes_flag
 def run_now(app: Mainspring, ids: Sequence[str], query: Query | None, yes: bool) -> Shown:
-    """Make scheduled and retrying jobs ready now, before they are due."""
+    """Make scheduled and retrying jobs ready now."""
     if one_way(ids, query):
         return each_of(app, ids, "made ready", lambda job: job.run_now())
     return all_of(app, query, "made ready", yes, app.jobs.run_now)

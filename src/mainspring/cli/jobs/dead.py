@@ -45,7 +45,7 @@ def ls(app: Mainspring, query: Query | None, limit: int, cursor: str | None) -> 
 @on_store
 @listing
 def show(app: Mainspring, id: str) -> Shown:
-    """Show one dead job: arguments, timeline, every attempt with its error."""
+    """Show one dead job: arguments, timeline, attempts."""
     info = app.dead.get(id)
     return Shown(whole_document(info), job_blocks(info))
 
@@ -71,7 +71,7 @@ def stats(app: Mainspring, by: Any) -> Shown:
 @yes_flag
 @rate_flag
 def retry(app: Mainspring, ids: Sequence[str], query: Query | None, everything: bool, yes: bool, rate: float) -> Shown:
-    """Run dead jobs again, under the same id, with all their retries."""
+    """Run dead jobs again under the same id. They get all their retries."""
     if everything and (ids or query is not None):
         raise click.UsageError("--all means every dead job: give no ids and no filters")
     if not everything and one_way(ids, query):

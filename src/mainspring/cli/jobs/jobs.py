@@ -62,7 +62,7 @@ def ls(app: Mainspring, query: Query | None, limit: int, cursor: str | None) -> 
 @on_store
 @listing
 def show(app: Mainspring, id: str) -> Shown:
-    """Show one job: arguments, timeline, every attempt with its error, the result."""
+    """Show one job: arguments, timeline, attempts, result."""
     job = app.jobs.get(id)
     info, result = job.info(), _result(app, job)
     extra = [] if result is None else [output.FactList([("result", compact(result))])]

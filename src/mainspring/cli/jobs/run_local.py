@@ -34,7 +34,7 @@ _OURS = str(Path(mainspring.__file__).parent) + os.sep
 @click.option("--local", is_flag=True, help="Required: confirms that the code runs in this process.")
 @click.option("--pdb", is_flag=True, help="Open the debugger where the code raises an exception.")
 def run(app: Mainspring, id: str, local: bool, pdb: bool) -> Shown:
-    """Call the task of a stored job with its arguments, in this process. The stored job does not change.
+    """Call the task of a stored job in this process. The stored job does not change.
 
     It is a plain call of the task: no middleware, no lifespan, no retries. Exit code 1 if the task raises an exception.
     """

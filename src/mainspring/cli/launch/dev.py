@@ -41,7 +41,7 @@ def dev(
     target: str | None, app: str | None, engine: Engine | None, log_level: str | None, log_format: str | None,
     **given_flags: Any,
 ) -> int:  # fmt: skip
-    """Run workers for APP and restart them when one of its files changes.
+    """Run workers for APP; restart them when a file changes.
 
     Prints one line for each job that ends. At a change, running jobs have 5 s to finish (--drain). If the new code
     cannot be imported, its traceback is shown and the old workers continue. Press Ctrl-C to stop. The exit codes are

@@ -34,9 +34,10 @@ def log_flags(level: str | None, form: str | None) -> dict[str, str]:
 def worker(
     target: str | None, app: str | None, log_level: str | None, log_format: str | None, **given_flags: Any
 ) -> int:
-    """Run workers for APP: module:object, module, file.py or file.py:object.
+    """Run workers for APP.
 
-    Without APP, the app is $MAINSPRING_APP, the app of the project file, or the app in app.py, main.py or tasks.py.
+    APP is module:object, module, file.py or file.py:object. Without APP, the app is $MAINSPRING_APP, the app of the
+    project file, or the app in app.py, main.py or tasks.py.
     SIGTERM or SIGINT drains: the worker claims no more jobs, running jobs finish within the drain limit, and the rest
     go back to their queues. Exit codes: 0 all jobs finished, 3 jobs went back at the limit, 4 fast stop, 5 a process
     was killed, 6 jobs are left that no live worker can run (--burst, --until-empty), 1 the workers could not start.

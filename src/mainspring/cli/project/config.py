@@ -16,7 +16,7 @@ from mainspring.cli.text import to_json
 @answers
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of the settings file. Needs no app.")
 def config(app: str | None, schema: bool) -> Shown:
-    """Show every setting of the app: its value and where it comes from. Secrets are hidden."""
+    """Show every setting, its value and its origin. Secrets are hidden."""
     if schema:
         from mainspring.settings.schema import schema as of_settings
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @on_code
 @answers
 def explain(app: Mainspring, task: str) -> Shown:
-    """Show every effective option of TASK and its origin: a default, @task, or a route of the app."""
+    """Show every effective option of TASK and its origin. The origin is a default, @task, or a route."""
     found = app.tasks.find(name_of(app, task))
     assert found is not None
     facts = {

@@ -42,7 +42,7 @@ _names = click.argument("names", nargs=-1, required=True, metavar="SCHEDULE...",
 
 @click.group()
 def schedules() -> None:
-    """List schedules; trigger, enable, disable and remove them for the whole fleet."""
+    """List schedules; trigger, enable or disable them."""
 
 
 @schedules.command()
@@ -51,7 +51,7 @@ def schedules() -> None:
 @click.option("--disabled", is_flag=True, help="Only disabled schedules.")
 @click.option("--group", metavar="GROUP", help="Only schedules of this group.")
 def ls(app: Mainspring, disabled: bool, group: str | None) -> Shown:
-    """List schedules: state, next and last run, runs in progress, groups."""
+    """List schedules: state, next and last run, groups."""
     status = app.schedules.status()
     if group is not None and group not in (names := [each.name for each in status.groups]):
         raise InvalidOption("group", group, f"is not the group of a schedule{did_you_mean(group, names)}")
@@ -81,7 +81,7 @@ def show(app: Mainspring, name: str) -> Shown:
     "-n", "number", default=5, show_default=True, type=click.IntRange(1, 1000), metavar="N", help="At most N."
 )
 def upcoming(app: Mainspring, name: str | None, number: int) -> Shown:
-    """Show the next occurrences by rule, of one schedule or of all enabled schedules."""
+    """Show the next occurrences by rule. Without NAME, those of all enabled schedules."""
     status = app.schedules.status()
     if name is None:
         found, empty = _merged(app, status.schedules, number), "no occurrence is due"
@@ -105,7 +105,7 @@ def upcoming(app: Mainspring, name: str | None, number: int) -> Shown:
 )
 @click.option("--before", metavar="WHEN", help="Only occurrences before WHEN: 2h (ago) or 2026-01-31T12:00Z.")
 def history(app: Mainspring, name: str, limit: int, before: str | None) -> Shown:
-    """Show past occurrences, latest first: runs, skipped and missed ones."""
+    """Show past occurrences, latest first."""
     runs = app.schedules.history(name, limit, moment(before, "before"))
     blocks: list[Table | FactList | str] = [run_table(runs, empty="no occurrences")]
     if len(runs) == limit:
@@ -157,7 +157,7 @@ def enable(app: Mainspring, names: Sequence[str]) -> Shown:
 @answers
 @click.option("--reason", default="", metavar="TEXT", help="A reason to store with the schedule.")
 def disable(app: Mainspring, names: Sequence[str], reason: str) -> Shown:
-    """Disable schedules until they are enabled, also after a deploy. Running jobs continue."""
+    """Disable schedules until they are enabled again. Running jobs continue."""
     _found(app, app.schedules.status(), names)
     for name in names:
         app.schedules.disable(name, reason)
@@ -170,7 +170,7 @@ def disable(app: Mainspring, names: Sequence[str], reason: str) -> Shown:
 @answers
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 def rm(app: Mainspring, names: Sequence[str], yes: bool) -> Shown:
-    """Remove schedules with their history: those put at run time, and those no live worker has code for."""
+    """Remove schedules with their history. They were put at run time, or no live worker has their code."""
     _found(app, app.schedules.status(), names)
     sure(f"{_list(names)} will be removed with {'its' if len(names) == 1 else 'their'} history.", yes)
     refused = _removed(app, names)
@@ -191,7 +191,9 @@ def rm(app: Mainspring, names: Sequence[str], yes: bool) -> Shown:
 @on_store
 @answers
 def backfill(app: Mainspring, name: str, start: str, end: str) -> Shown:
-    """Create jobs for past occurrences from START to before END that have none, at most 100.
+    """Create the missing jobs of past occurrences.
+
+    Occurrences from START to before END count, at most 100.
 
     START and END are times, in UTC unless they name an offset (2026-01-31, 2026-01-31T12:00+02:00), or durations ago
     (2h).
