@@ -14,10 +14,10 @@ import sys
 import threading
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import aclosing
 from functools import update_wrapper
-from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from mainspring.common import job_threads
 from mainspring.errors import WouldBlockLoop
@@ -131,72 +131,97 @@ def run(verb: str, call: BlockingCall[R]) -> R:
     """Run a coroutine to its end from blocking code. The error ``WouldBlockLoop`` shows ``verb``.
 
     ``call`` makes the coroutine, or is the coroutine. A coroutine that is made on the background loop, where no Ctrl-C
-    arrives, is always awaited. The future exists before the call is submitted, so wherever Ctrl-C interrupts the
-    caller, cancelling the future ends the call or keeps it from starting: no task is left.
+    arrives, is always awaited. Wherever Ctrl-C interrupts the caller, giving up ends the call or keeps it from
+    starting: no task is left.
     """
     if in_loop() and not in_notebook():
         _discard(call)
         raise WouldBlockLoop(verb)
-    future: Future[R] = Future()
+    waiting = _BackgroundCall(call)
     try:
-        loop = _background.loop
-        loop.call_soon_threadsafe(_start, loop, call, future)
-        return _wait_in_slices(future) if job_threads.here() else future.result()
+        return waiting.run(_background.loop)
     except BaseException:
-        future.cancel()  # Ctrl-C during the wait ends the call too
+        waiting.give_up()  # Ctrl-C during the wait ends the call too
         raise
 
 
-def _start(loop: asyncio.AbstractEventLoop, call: BlockingCall[R], future: Future[R]) -> None:
-    """Make the coroutine and run it for ``future``. Runs on the loop, in the context of the caller."""
-    if future.cancelled():
-        _discard(call)
-        return
-    try:
-        task = loop.create_task(call() if callable(call) else call)
-    except BaseException as error:  # noqa: BLE001 - the call does not fit the signature: an error of the caller
-        _settle(future, error)
-        return
+class _BackgroundCall(Generic[R]):
+    """A call on the background loop, and the thread that waits for it.
 
-    def ended(task: asyncio.Task[R]) -> None:
-        if task.cancelled():
-            future.cancel()
-            future.set_running_or_notify_cancel()
-        elif (error := task.exception()) is not None:
-            _settle(future, error)
-        elif future.set_running_or_notify_cancel():
-            future.set_result(task.result())
+    Both threads share a :class:`~mainspring.common.job_threads.Latch` only: a signal handler of the program may raise
+    in the waiting thread at any moment. ``concurrent.futures.Future`` has a lock that such an exception can leave
+    acquired, and then the loop would wait for it for ever.
+    """
 
-    def cancelled(future: Future[R]) -> None:
-        if future.cancelled() and not task.done():
-            loop.call_soon_threadsafe(task.cancel)
+    def __init__(self, call: BlockingCall[R]) -> None:
+        self._call = call
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[R] | None = None
+        self._error: BaseException | None = None
+        self._given_up = False
+        self._ended = job_threads.Latch()
 
-    task.add_done_callback(ended)
-    future.add_done_callback(cancelled)  # called now if the future was cancelled meanwhile
+    def run(self, loop: asyncio.AbstractEventLoop) -> R:
+        """Submit the call and wait for its result."""
+        self._loop = loop
+        loop.call_soon_threadsafe(self._start)
+        if job_threads.here():
+            # A time limit or a cancel order raises an exception, which the interpreter cannot raise in one long wait.
+            while not self._ended.wait(_SLICE):
+                pass
+        else:
+            self._ended.wait()
+        task, error = self._task, self._error
+        self._task = self._error = None
+        try:
+            if task is None:
+                raise error or RuntimeError("the call was not started")
+            return task.result()
+        except asyncio.CancelledError:
+            raise CancelledError from None
+        finally:
+            del task, error  # else the traceback of an error would hold the error
+
+    def give_up(self) -> None:
+        """Cancel the call, unless it has ended, or keep it from starting."""
+        self._given_up = True
+        if self._loop is None:
+            _discard(self._call)
+        else:
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    # ---- on the loop -------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        """Make the coroutine and run it, in the context of the caller."""
+        if self._given_up:
+            _discard(self._call)
+            return
+        try:
+            call = self._call
+            self._task = asyncio.get_running_loop().create_task(call() if callable(call) else call)
+        except BaseException as error:  # noqa: BLE001 - the call does not fit the signature: an error of the caller
+            self._error = error
+            self._ended.set()
+        else:
+            self._task.add_done_callback(self._end)
+
+    def _cancel(self) -> None:
+        if self._task is None:
+            _discard(self._call)
+        else:
+            self._task.cancel()
+
+    def _end(self, task: asyncio.Task[R]) -> None:
+        if self._given_up and not task.cancelled():
+            task.exception()  # retrieved: no thread waits for it
+        self._ended.set()
 
 
 def _discard(call: BlockingCall[Any]) -> None:
     """The call will not start."""
     if not callable(call):
         call.close()
-
-
-def _settle(future: Future[Any], error: BaseException) -> None:
-    if future.set_running_or_notify_cancel():
-        future.set_exception(error)
-
-
-def _wait_in_slices(future: Future[R]) -> R:
-    """The result of ``future``. In the thread of a job a time limit or a cancel order raises an exception, which the
-    interpreter cannot raise during one long wait."""
-    while True:
-        try:
-            return future.result(_SLICE)
-        except TimeoutError as error:
-            if type(error) is not TimeoutError:  # a time limit of the job, or the call's own error
-                raise
-            if future.done():
-                return future.result()
 
 
 def spawn(call: Coroutine[Any, Any, R]) -> Future[R]:

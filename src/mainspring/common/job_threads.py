@@ -20,3 +20,26 @@ def enter() -> None:
 def here() -> bool:
     """Whether the calling thread runs bodies."""
     return getattr(_here, "body", False)
+
+
+class Latch:
+    """A thread waits until another thread sets it, once.
+
+    ``threading.Event`` has a lock that an exception can leave acquired, if it is raised in the waiting thread at the
+    wrong bytecode. Then the other thread would wait in ``set`` for ever. A plain lock has no such moment.
+    """
+
+    __slots__ = ("_unset",)
+
+    def __init__(self) -> None:
+        self._unset = threading.Lock()
+        self._unset.acquire()
+
+    def set(self) -> None:
+        """Let the waiting thread go on."""
+        if self._unset.locked():
+            self._unset.release()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for ``set``, or for this time; whether it was set."""
+        return self._unset.acquire(timeout=-1 if seconds is None else seconds)

@@ -6,6 +6,7 @@ session is shared with other programs: there no setting is left in the session, 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Self, TypeVar
@@ -82,7 +83,7 @@ class AsyncServerConnection(psycopg.AsyncConnection[TupleRow]):
             return await waiting.wait_async(gen, self.pgconn.socket, interval, *more, **named)
         except psycopg.Error:
             raise
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             self.drop()
             raise
 

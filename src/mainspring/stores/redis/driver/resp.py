@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn, cast
 
 import hiredis
@@ -11,8 +11,7 @@ import hiredis
 INCOMPLETE: Final = object()
 """The value that a reader returns while a reply is not complete."""
 
-pack: Callable[[tuple[bytes | str | float, ...]], bytes] = cast("Any", hiredis.pack_command)
-"""A command as the server reads it."""
+_pack: Callable[[tuple[bytes | str, ...]], bytes] = cast("Any", hiredis.pack_command)
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 8_000}
 """Seconds, seconds, probes, milliseconds."""
@@ -28,6 +27,15 @@ class ServerError(Exception):
 
 class ConnectionBroken(ConnectionError):
     """The connection is gone. It is unknown whether the last calls took effect."""
+
+
+def pack(words: Iterable[bytes | str | float]) -> bytes:
+    """A command as the server reads it.
+
+    hiredis gets no numbers. It asks ``repr()`` for their digits, and does not check the result: ``repr()`` fails if a
+    signal handler of the program raises at that moment, and the process would crash (SIGSEGV).
+    """
+    return _pack(tuple([word if isinstance(word, (bytes, str)) else str(word) for word in words]))
 
 
 _SOCKET_MODULES: Final = frozenset({"builtins", "socket", "ssl"})

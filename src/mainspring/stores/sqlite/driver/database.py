@@ -284,7 +284,7 @@ class DatabaseCall:
         self.error: BaseException | None = None
         self.woken = _NO_QUEUES
         self.done = False
-        self.event: threading.Event | None = None
+        self.event: job_threads.Latch | None = None
         """Set at the end, for a blocking caller whose work another thread runs."""
         self.until = blocking_deadline.until if loop is None else math.inf
         """The monotonic time at which a blocking caller must have its answer."""
@@ -401,7 +401,7 @@ class SqliteWriter:
     def _leave_to_thread(self, call: DatabaseCall) -> None:
         """Let the writer's thread run the call: an exception that is thrown into the body of a job must not hit the
         calls of others."""
-        call.event = threading.Event()
+        call.event = job_threads.Latch()
         self._pending.append(call)
         self._start_thread()
         self._signals.put(True)
