@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mainspring import Context, Event, Mainspring
+from mainspring import Concurrency, Context, Event, Mainspring
+from mainspring.states import State
+from tests.rows.crew import until
 from tests.rows.project import LIMIT, Project
 
 CANARY = "hunter2-canary"
@@ -207,3 +210,22 @@ def test_a_refused_argument_is_not_shown_if_its_name_looks_secret(app: Mainsprin
     with pytest.raises(Exception, match="password") as refused:
         login.enqueue(password={CANARY})
     assert CANARY not in str(refused.value)
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_why_hides_the_key_of_a_limit_by_a_secret_argument(app: Mainspring, declared: bool) -> None:
+    go_on = threading.Event()
+
+    @app.task(name="calls", limit=Concurrency(1, by="card" if declared else "api_key"), sensitive=["card"])
+    def calls(api_key: str, card: str) -> None:
+        go_on.wait(LIMIT)
+
+    with app.worker():
+        first = calls.enqueue(CANARY, CANARY)
+        until(lambda: first.info().state is State.RUNNING, "the first runs")
+        second = calls.enqueue(CANARY, CANARY)
+        why = second.why()
+        go_on.set()
+        second.join(timeout=LIMIT)
+    assert CANARY not in repr(why) + str(why)
+    assert "=***" in str(why)

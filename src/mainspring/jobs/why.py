@@ -17,6 +17,7 @@ import msgspec
 
 from mainspring.breakers.records import BREAKER_SUFFIX, BreakerRow
 from mainspring.common.clock import to_datetime
+from mainspring.common.redact import HIDDEN, looks_secret
 from mainspring.errors import did_you_mean
 from mainspring.jobs.lanes import BULK, VERSION, base_of, terms_of, version_term
 from mainspring.jobs.query import Query
@@ -85,7 +86,7 @@ async def explain(store: Store, row: JobRow, now: int) -> Why:
     found += await _find_dependency(store, row) or _find_wait(row)
     found += await _find_queue_mode(store, row)
     buckets = await store.buckets(row.buckets) if row.buckets else []
-    found += [each for bucket in buckets for each in _find_full(bucket)]
+    found += [each for bucket in buckets for each in _find_full(_without_secret(bucket, row))]
     if not found and any(bucket.kind in ("rate", "smooth") for bucket in buckets):
         found += await _find_expensive_head(store, row, now)
     workers = await store.workers()
@@ -106,7 +107,7 @@ async def _find_expensive_head(store: Store, row: JobRow, now: int) -> list[Obst
     return [
         msgspec.structs.replace(each, text=f"the job waits behind job {ahead}: {each.text}", jobs=(ahead,))
         for bucket in found
-        for each in _find_full(bucket)
+        for each in _find_full(_without_secret(bucket, first))
     ]
 
 
@@ -178,6 +179,16 @@ async def _find_queue_mode(store: Store, row: JobRow) -> list[Obstacle]:
             said = f"queue {row.queue!r} was disabled{by} ({queue.disabled.value})"
             found.append(Obstacle(kind="disabled", text=said, name=row.queue))
     return found
+
+
+def _without_secret(bucket: BucketRow, row: JobRow) -> BucketRow:
+    """The bucket to describe: its key is hidden if it is the value of a secret argument, as in ``job.info().args``."""
+    by = bucket.limit.rpartition("/")[2]
+    if bucket.name == bucket.limit or not (
+        looks_secret(by) or by in msgspec.json.decode(row.record, type=JobBody).hide
+    ):
+        return bucket
+    return msgspec.structs.replace(bucket, name=f"{bucket.limit}={HIDDEN}")
 
 
 def _find_full(found: BucketRow) -> list[Obstacle]:
