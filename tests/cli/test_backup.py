@@ -63,6 +63,33 @@ def test_a_restored_backup_has_the_jobs_of_its_moment(project: Project) -> None:
         assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
 
 
+@pytest.mark.option("cli.backup.url", "cli.backup.namespace", "cli.backup.as_json")
+@pytest.mark.option("cli.restore.url", "cli.restore.namespace", "cli.restore.as_json")
+def test_the_whole_file_is_copied_whatever_the_namespace(project: Project) -> None:
+    enqueue(project, 2)
+    done = run(project, "backup", "jobs.backup", "--namespace", "other", "--json")
+    size = (project.folder / "jobs.backup").stat().st_size
+    path = str(project.folder / "jobs.db")
+    assert json.loads(done.stdout) == {"store": path, "file": "jobs.backup", "bytes": size}
+    enqueue(project, 1)
+    done = run(project, "restore", "jobs.backup", "--yes", "--namespace", "other", "--json")
+    assert json.loads(done.stdout)["store"] == path
+    assert count(project) == 2
+
+
+@pytest.mark.option("cli.backup.app", "cli.restore.app", "cli.backup.file", "cli.restore.file")
+def test_the_store_is_that_of_an_app(project: Project) -> None:
+    project.write(f"""
+        from mainspring import Mainspring
+        app = Mainspring({project.url!r})
+    """)
+    enqueue(project, 2)
+    for command in (["backup", "jobs.backup"], ["restore", "jobs.backup", "--yes"]):
+        done = project.run("-m", "mainspring", *command, "-A", "shop:app")
+        assert done.returncode == 0, done.stderr
+    assert count(project) == 2
+
+
 def test_a_backup_is_made_while_processes_use_the_store_and_a_restore_is_refused(project: Project) -> None:
     command = [sys.executable, "-c", USER, project.url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as user:
