@@ -99,6 +99,11 @@ def _() -> object:
     return app.task(timeout="5 minuts")(sorted_copy)
 
 
+@mistake("app.task(lambda n: n)")
+def _() -> object:
+    return app.task(lambda n: n)
+
+
 @mistake("two functions with the name shop.add")
 def _() -> object:
     return app.task(name="shop.add")(sorted_copy)
@@ -255,6 +260,7 @@ def message_of(fn: Mistake) -> str:
         said = f"{type(error).__name__}: {error}"
     text = str(said).replace(FOLDER, "<folder>")
     text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}(?<!b302099a8057)", "<id>", text)
+    text = re.sub(r" at 0x[0-9a-f]+", "", text)
     return re.sub(r"Options: (\w+), (\w+), .*", r"Options: \1, \2, ...", text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -46,7 +47,7 @@ def enqueue(project: Project, n: int) -> None:
     app.close()
 
 
-@pytest.mark.option("cli.restore.yes")
+@pytest.mark.option("cli.backup.url", "cli.backup.file", "cli.restore.url", "cli.restore.file", "cli.restore.yes")
 def test_a_restored_backup_has_the_jobs_of_its_moment(project: Project) -> None:
     enqueue(project, 3)
     done = run(project, "backup", "jobs.backup")
@@ -60,6 +61,33 @@ def test_a_restored_backup_has_the_jobs_of_its_moment(project: Project) -> None:
     assert count(project) == 4
     with closing(sqlite3.connect(project.folder / "jobs.db")) as connection:
         assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
+
+
+@pytest.mark.option("cli.backup.url", "cli.backup.namespace", "cli.backup.as_json")
+@pytest.mark.option("cli.restore.url", "cli.restore.namespace", "cli.restore.as_json")
+def test_the_whole_file_is_copied_whatever_the_namespace(project: Project) -> None:
+    enqueue(project, 2)
+    done = run(project, "backup", "jobs.backup", "--namespace", "other", "--json")
+    size = (project.folder / "jobs.backup").stat().st_size
+    path = str(project.folder / "jobs.db")
+    assert json.loads(done.stdout) == {"store": path, "file": "jobs.backup", "bytes": size}
+    enqueue(project, 1)
+    done = run(project, "restore", "jobs.backup", "--yes", "--namespace", "other", "--json")
+    assert json.loads(done.stdout)["store"] == path
+    assert count(project) == 2
+
+
+@pytest.mark.option("cli.backup.app", "cli.restore.app", "cli.backup.file", "cli.restore.file")
+def test_the_store_is_that_of_an_app(project: Project) -> None:
+    project.write(f"""
+        from mainspring import Mainspring
+        app = Mainspring({project.url!r})
+    """)
+    enqueue(project, 2)
+    for command in (["backup", "jobs.backup"], ["restore", "jobs.backup", "--yes"]):
+        done = project.run("-m", "mainspring", *command, "-A", "shop:app")
+        assert done.returncode == 0, done.stderr
+    assert count(project) == 2
 
 
 def test_a_backup_is_made_while_processes_use_the_store_and_a_restore_is_refused(project: Project) -> None:
@@ -96,6 +124,20 @@ def test_a_restore_makes_a_store_that_does_not_exist(project: Project) -> None:
     assert run(project, "backup", "jobs.backup").returncode == 0
     project.url = f"sqlite:///{project.folder}/other.db"
     assert run(project, "restore", "jobs.backup").returncode == 0
+    assert count(project) == 2
+
+
+@pytest.mark.option("cli.backup.app", "cli.backup.as_json", "cli.restore.app", "cli.restore.as_json")
+def test_backup_and_restore_take_an_app_and_answer_in_json(project: Project) -> None:
+    (project.folder / "shop.py").write_text(f"from mainspring import Mainspring\napp = Mainspring({project.url!r})\n")
+    enqueue(project, 2)
+    for command in (("backup", "jobs.backup"), ("restore", "jobs.backup", "--yes")):
+        done = project.run("-m", "mainspring", *command, "-A", "shop:app", "--json")
+        assert done.returncode == 0, done.stderr
+        answer = json.loads(done.stdout)
+        assert answer["file"] == "jobs.backup"
+        assert Path(answer["store"]) == project.folder / "jobs.db"
+        assert answer["bytes"] == (project.folder / "jobs.backup").stat().st_size
     assert count(project) == 2
 
 

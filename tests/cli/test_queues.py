@@ -114,11 +114,16 @@ def test_configure_and_reset_print_the_new_settings(shop: Shop) -> None:
         assert (refused.code, bool(refused.err)) == (2, True)
 
 
-def test_changing_an_unknown_queue_asks_for_create(shop: Shop) -> None:
+@pytest.mark.option("cli.queues.pause.create", "cli.queues.drain.create")
+@pytest.mark.option("cli.queues.disable.create", "cli.queues.configure.create")
+@pytest.mark.parametrize(
+    "command", ["pause nosuch", "drain nosuch", "disable nosuch", "configure nosuch --max-depth 5"]
+)
+def test_changing_an_unknown_queue_asks_for_create(shop: Shop, command: str) -> None:
     shop.task("add").enqueue(1)
-    refused = shop.run("queues", "pause", "nosuch")
+    refused = shop.run("queues", *command.split())
     assert refused.code == 2
     assert "queue 'nosuch' is not in the store" in refused.err
     assert "--create" in refused.err
-    assert shop.run("queues", "pause", "nosuch", "--create").code == 0
+    assert shop.run("queues", *command.split(), "--create").code == 0
     assert shop.run("queues", "resume", "nosuch").code == 0

@@ -15,7 +15,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.client.blocking import run as blocking
-from mainspring.errors import StoreCorrupt, StoreFull, StoreUnavailable, UnsupportedFileSystem
+from mainspring.errors import StoreCorrupt, StoreFull, StoreMisconfigured, UnsupportedFileSystem
 from mainspring.states import State
 from tests.rows.test_queue import total
 from tests.rows.test_store import file_of
@@ -50,7 +50,7 @@ class TestDamage:
 
     def test_a_database_file_in_a_missing_directory_is_refused(self, tmp_path: Path) -> None:
         app = Mainspring(f"sqlite:///{tmp_path}/no/such/jobs.db")
-        with pytest.raises(StoreUnavailable, match=r"does not exist.*\n  mkdir -p .*no/such"):
+        with pytest.raises(StoreMisconfigured, match=r"does not exist.*\n  mkdir -p .*no/such"):
             app.open()
 
     def test_a_damaged_page_is_reported(self, app: Mainspring) -> None:

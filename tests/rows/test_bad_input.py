@@ -22,12 +22,13 @@ from mainspring.errors import (
     ConfigError,
     InCallerTransaction,
     InvalidOption,
+    JobDead,
     JobNotFound,
     MissingArgument,
     NotBuilt,
     PayloadTooDeep,
     PayloadTooLarge,
-    ResultGone,
+    ResultTooLarge,
     UnknownArgument,
     UnknownOption,
     WouldBlockLoop,
@@ -191,13 +192,13 @@ def test_a_result_that_is_too_large_is_dropped_and_the_job_succeeded(app: Mainsp
 
     with app.worker():
         job = large.enqueue()
-        with pytest.raises(ResultGone, match=r"takes 1,000,002 bytes, the limit is 1,000,000; it was dropped"):
+        with pytest.raises(ResultTooLarge, match=r"takes 1,000,002 bytes, the limit is 1,000,000; it was dropped"):
             job.result(timeout=LIMIT)
     assert job.info().state is State.SUCCEEDED
     assert runs == [1]
 
 
-def test_a_result_that_cannot_be_stored_is_dropped_and_the_job_says_why(app: Mainspring) -> None:
+def test_a_result_that_cannot_be_stored_makes_the_job_dead_and_the_job_says_why(app: Mainspring) -> None:
     runs: list[int] = []
 
     @app.task(name="strange", retries=3)
@@ -207,9 +208,9 @@ def test_a_result_that_cannot_be_stored_is_dropped_and_the_job_says_why(app: Mai
 
     with app.worker():
         job = strange.enqueue()
-        with pytest.raises(ResultGone, match=r"Invoice, which cannot be stored.*\n  Return plain values"):
+        with pytest.raises(JobDead, match=r"Invoice, which cannot be stored.*\n  Return plain values"):
             job.result(timeout=LIMIT)
-    assert job.info().state is State.SUCCEEDED, "the work is done: nothing is gained by doing it again"
+    assert (job.info().state, job.info().reason) == (State.DEAD, Reason.NOT_RETRYABLE), "another try gives the same"
     assert runs == [1]
 
 

@@ -170,11 +170,11 @@ CHANGES: list[Callable[[Any, Any], int]] = [
 def test_methods_that_change_jobs_refuse_an_empty_query(app: Mainspring, change: Callable[[Any, Any], int]) -> None:
     [job] = enqueue(app, "a")
     before = job.info()
-    for empty in (Query(), Query.where()):
+    for empty in (Query(), Query.where(), None):
         with pytest.raises(InvalidOption, match=r"pass Query\.everything\(\)"):
             change(app.jobs, empty)
     with pytest.raises(InvalidOption, match="is not a query"):
-        change(app.jobs, None)
+        change(app.jobs, 7)
     assert job.info() == before
     assert change(app.jobs, Query.of()) == 0
 

@@ -47,17 +47,20 @@ def on_code(fn: F, *, argument: bool = False) -> F:
     return app_flag(made)  # type: ignore[no-any-return]  # click hands the function on
 
 
-def on_store(fn: F, *, make: bool = False) -> F:
+def on_store(fn: F, *, make: bool = False, all_namespaces: bool = False) -> F:
     """Pass the app, or an app without code on the store of ``--url``. Adds ``-A``, ``--url``, ``--namespace``.
 
     The store must exist, unless the command may ``make`` it: a typing error in a URL must not create an empty store.
+    A command for ``all_namespaces`` of a store has no ``--namespace``.
     """
 
     @functools.wraps(fn)
-    def command(*, app: str | None, url: str | None, namespace: str | None, **given: Any) -> Any:
+    def command(*, app: str | None, url: str | None, namespace: str | None = None, **given: Any) -> Any:
         return _with(find_app_or_store(app if url or namespace else named(app), url, namespace, make=make), fn, given)
 
-    made: Any = click.option("--namespace", help="The namespace in the store of --url.")(command)
+    made: Any = command
+    if not all_namespaces:
+        made = click.option("--namespace", help="The namespace in the store of --url.")(made)
     made = click.option("--url", help="Use this store instead of an app. No code is imported.")(made)
     return app_flag(made)  # type: ignore[no-any-return]  # click hands the function on
 

@@ -432,7 +432,7 @@ class TestJointEnqueues:
             for thread in threads:
                 thread.start()
             async with asyncio.timeout(LONG):
-                while store._db.sessions._waiting_calls._value:  # noqa: ASYNC110  # it tells nobody
+                while store._db.sessions._waiting_calls.free:  # noqa: ASYNC110  # it tells nobody
                     await asyncio.sleep(0.01)
             store.enqueue_now(batch(job()))
             assert all(thread.is_alive() for thread in threads)

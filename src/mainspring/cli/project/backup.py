@@ -25,12 +25,13 @@ _TOOLS = {
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@on_store
+@functools.partial(on_store, all_namespaces=True)
 @answers
 def backup(app: Mainspring, file: str) -> Shown:
     """Copy a SQLite store to FILE while processes use it.
 
-    The copy is one consistent moment of the store. FILE must not exist. For PostgreSQL and Redis use their own tools.
+    The copy is one consistent moment of the store, with all its namespaces. FILE must not exist. For PostgreSQL and
+    Redis use their own tools.
     """
     from mainspring.stores.sqlite.backup import back_up
 
@@ -41,7 +42,7 @@ def backup(app: Mainspring, file: str) -> Shown:
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@functools.partial(on_store, make=True)
+@functools.partial(on_store, make=True, all_namespaces=True)
 @answers
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def restore(app: Mainspring, file: str, yes: bool) -> Shown:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from queue import Empty, SimpleQueue
 from typing import Any, LiteralString, NamedTuple
 
 import psycopg
@@ -72,7 +73,7 @@ class Sessions:
         self._pid = os.getpid()
         self._pool: ConnectionPool | None = None
         self._idle: list[ServerConnection] = []
-        self._make_semaphores()
+        self._make_places()
         self._lock = threading.Lock()
         self._closed = False
 
@@ -196,10 +197,10 @@ class Sessions:
             raise not_open(self._url)
         until = blocking_deadline.after(CALL_LIMIT)
         with ExitStack() as held:
-            for semaphore in (self._waiting_calls, self._all_calls) if may_wait else (self._all_calls,):
-                if not semaphore.acquire(timeout=max(0.0, until - time.monotonic())):
+            for places in (self._waiting_calls, self._all_calls) if may_wait else (self._all_calls,):
+                if not places.acquire(max(0.0, until - time.monotonic())):
                     raise StoreUnavailable(f"all {self._size} connections of this process are in use", url=self._url)
-                held.callback(semaphore.release)
+                held.callback(places.release)
             connection = self._take_idle() or self._connect_now(until)
             held.callback(self._give_back, connection)
             connection.until = until
@@ -275,11 +276,41 @@ class Sessions:
             _inherited.append((self._pool, self._idle, self._lock, self._all_calls, self._waiting_calls))
             self._pid, self._pool, self._idle = os.getpid(), None, []
             self._lock = threading.Lock()
-            self._make_semaphores()
+            self._make_places()
 
-    def _make_semaphores(self) -> None:
-        self._all_calls = threading.BoundedSemaphore(self._size)
-        self._waiting_calls = threading.BoundedSemaphore(max(1, self._size - 1))
+    def _make_places(self) -> None:
+        self._all_calls = CallPlaces(self._size)
+        self._waiting_calls = CallPlaces(max(1, self._size - 1))
+
+
+class CallPlaces:
+    """How many blocking calls may run at once.
+
+    ``threading.Semaphore`` has a lock that an exception can leave acquired, if a time limit or a signal handler raises
+    it in the calling thread at the wrong bytecode. Then every later call would wait for ever.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._places: SimpleQueue[None] = SimpleQueue()
+        for _ in range(size):
+            self._places.put(None)
+
+    @property
+    def free(self) -> int:
+        """How many places are free."""
+        return self._places.qsize()
+
+    def acquire(self, seconds: float) -> bool:
+        """Take a place; False if none is free within this time."""
+        try:
+            self._places.get(timeout=seconds)
+        except Empty:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Give a place back."""
+        self._places.put(None)
 
 
 def run_on(connection: psycopg.Connection[Any], sql: LiteralString, params: Params) -> Rows:
