@@ -122,7 +122,7 @@ def test_an_expired_job_has_arguments_and_no_times(app: Mainspring) -> None:
     async def late(number: int) -> int:
         return number
 
-    late.options(expires="10ms", delay="1h").enqueue(7)
+    late.options(expires="10ms", queue="unserved").enqueue(7)
     with app.worker():
         until(lambda: events, "the hook was called")
     [event] = events
