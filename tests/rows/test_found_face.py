@@ -13,7 +13,7 @@ import pytest
 
 from mainspring import Depends, Key, Mainspring, Query, Tasks
 from mainspring.errors import BadSignature, InvalidOption
-from mainspring.states import State
+from mainspring.states import Reason, State
 from tests.rows.crew import Crew
 from tests.rows.crew import Tasks as CrewTasks
 
@@ -113,7 +113,9 @@ class TestBodies:
                 assert info.error is not None
                 assert "has not run" in info.error.message
 
-    def test_a_job_whose_coroutine_was_never_awaited_is_retried(self, app: Mainspring) -> None:
+    def test_a_job_whose_coroutine_was_never_awaited_is_not_retried(self, app: Mainspring) -> None:
+        """Another try would return a coroutine again."""
+
         async def inner() -> int:
             return 7
 
@@ -122,10 +124,11 @@ class TestBodies:
         @app.task(name="once", retries=1, backoff="10ms")
         def once() -> Any:
             seen.append(1)
-            return inner() if len(seen) == 1 else 7
+            return inner()
 
         with app.worker():
-            assert once.enqueue().result(LIMIT) == 7
+            info = once.enqueue().join(LIMIT)
+        assert (info.state, info.reason, seen) == (State.DEAD, Reason.NOT_RETRYABLE, [1])
 
 
 class TestDeclaring:

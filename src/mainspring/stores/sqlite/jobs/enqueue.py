@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
-from uuid import UUID
 
+from mainspring.common.ids import id_text
 from mainspring.errors import StoreConflict
 from mainspring.jobs.records import Edge, Enqueued, NewJob
 from mainspring.queues.records import DisabledMode, QueueSettings
@@ -158,7 +158,7 @@ def _insert_each(
 def _insert(tx: Tx, job: NewJob, seq: int) -> None:
     if tx.sized("enqueue", 1, row_of(job, seq, tx.now)).rowcount != 1:
         raise StoreConflict(
-            f"SQLite refused the data of job {UUID(bytes=job.id)}: its id or one of its times is not valid"
+            f"SQLite refused the data of job {id_text(job.id)}: its id or one of its times is not valid"
         )
 
 
@@ -186,7 +186,7 @@ def _wait_for_parents(tx: Tx, job: NewJob) -> int | None:
         found = tx.first("parent_state", {"id": edge.parent}) if edge.parent != job.id else None
         if found is None:
             raise StoreConflict(
-                f"job {UUID(bytes=job.id)} waits for job {UUID(bytes=edge.parent)}, which does not exist",
+                f"job {id_text(job.id)} waits for job {id_text(edge.parent)}, which does not exist",
                 hint="Enqueue the parent first or in the same batch. It may have been deleted or pruned.",
             )
         (state,) = found
