@@ -56,14 +56,19 @@ def test_async_parents_in_every_slot_get_the_results_of_their_children(app: Main
         assert [job.result(timeout=LIMIT) for job in jobs] == [2, 4, 6, 8]
 
 
-@pytest.mark.parametrize("queue_cap", [False, True])
-def test_a_chain_of_waiting_jobs_ends_with_one_slot(app: Mainspring, queue_cap: bool) -> None:
+@pytest.mark.parametrize("options", [{"thread_slots": 1}, {"concurrency": {"default": 1}}, {"concurrency": 1}], ids=str)
+def test_a_chain_of_waiting_jobs_ends_with_one_slot(app: Mainspring, options: dict[str, Any]) -> None:
     @app.task(name="dig")
     def dig(depth: int) -> int:
         return 1 + dig.enqueue(depth - 1).result(timeout=LIMIT) if depth else 0
 
-    with app.worker(thread_slots=1, concurrency={"default": 1} if queue_cap else {}):
+    @app.task(name="async_dig")
+    async def async_dig(depth: int) -> int:
+        return await (await dig.aenqueue(depth)).aresult(timeout=LIMIT)
+
+    with app.worker(**options):
         assert dig.enqueue(8).result(timeout=LIMIT) == 8
+        assert async_dig.enqueue(3).result(timeout=LIMIT) == 3
 
 
 def test_after_the_waits_a_worker_runs_no_more_bodies_than_it_has_slots(app: Mainspring) -> None:

@@ -151,6 +151,7 @@ class Demand:
         self._order = [*self._groups, *self._separate]
         self._pools = pools
         self._aio, self._thread = pools["async"], pools["thread"]
+        self._own_slots = self._aio.slots + self._thread.slots  # without the slots that waiting bodies lend
         self._dry: set[tuple[str, str]] = set()
         self._dry_until_slot: set[tuple[str, str]] = set()
         """Dry wants that may have left limited jobs behind: such jobs are claimed only into a free slot."""
@@ -198,7 +199,7 @@ class Demand:
 
     @property
     def has_idle_slot(self) -> bool:
-        if self._max_jobs is not None and self._aio.held + self._thread.held >= self._max_jobs:
+        if self._max_jobs is not None and not self._left():
             return False
         return self._aio.held < self._aio.slots or self._thread.held < self._thread.slots
 
@@ -408,10 +409,12 @@ class Demand:
         free = pool.slots + ahead - pool.held - promised.promised[side]
         return max(0, free if self._max_jobs is None else min(free, self._left(promised)))
 
-    def _left(self, promised: PromisedSlots) -> int:
-        """How many more jobs the worker may hold by ``concurrency=N``."""
+    def _left(self, promised: PromisedSlots | None = None) -> int:
+        """How many more jobs the worker may hold by ``concurrency=N``. Bodies that wait for other jobs do not count."""
         assert self._max_jobs is not None
-        return max(0, self._max_jobs - self._aio.held - self._thread.held - promised.total)
+        lent = self._aio.slots + self._thread.slots - self._own_slots
+        taken = 0 if promised is None else promised.total
+        return max(0, self._max_jobs + lent - self._aio.held - self._thread.held - taken)
 
     def _max_limited(self, kind: str, n: int, promised: PromisedSlots) -> int | None:
         """How many of ``n`` jobs find a slot that is free now; None means all of them."""
