@@ -15,6 +15,7 @@ from mainspring.common.pause import GrowingPause
 from mainspring.errors import InvalidOption, LimitTimeout, NotFound
 from mainspring.limits import limiter
 from mainspring.states import State
+from mainspring.worker.run.rate_slots import RateSlots
 from tests.rows.crew import LIMIT, Crew, Tasks, until
 from tests.timing import short_settings
 
@@ -211,6 +212,29 @@ class TestRate:
         starts.sort()
         crowded = [later - first for first, later in zip(starts, starts[n + 1 :], strict=False) if later - first < per]
         assert not crowded, f"{n + 2} starts within {min(crowded):.3f} s, {len(crowded)} times"
+
+    @pytest.mark.parametrize("kind", ["async", "thread"])
+    def test_a_cancelled_job_does_not_wait_for_its_slot_in_the_rate(
+        self, app: Mainspring, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = threading.Event()
+
+        def wait_an_hour(*_: object) -> float:
+            asked.set()
+            return 3600.0
+
+        monkeypatch.setattr(RateSlots, "seconds_until_start", wait_an_hour)
+
+        async def on_loop() -> None: ...
+
+        def in_thread() -> None: ...
+
+        call = app.task(name="call", limit=Rate(5, per="1h"))(on_loop if kind == "async" else in_thread)
+        job = call.enqueue()
+        with app.worker():
+            assert asked.wait(LIMIT)
+            job.cancel()
+            assert job.join(timeout=LIMIT).state is State.CANCELLED
 
     def test_a_handler_lowers_the_rate(self, app: Mainspring) -> None:
         tried: list[float] = []

@@ -18,7 +18,9 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import InMemoryStore
+from mainspring.jobs.query import Query
 from mainspring.states import State
+from mainspring.stores.sqlite.store import SqliteStore
 from tests.rows.project import Project
 
 LIMIT = 60
@@ -300,3 +302,13 @@ def test_the_end_of_the_process_is_silent_when_all_jobs_ended(project: Project) 
     ran = project.run("-c", code)
     assert (ran.stdout, ran.returncode) == ("3\n", 0)
     assert "unfinished" not in ran.stderr
+
+
+async def test_a_store_that_is_closed_twice_leaves_the_other_stores_alone() -> None:
+    first, second = (SqliteStore(":memory:", shared="twice") for _ in range(2))
+    await first.open()
+    await second.open()
+    await first.close()
+    await first.close()
+    assert not any((await second.count(Query())).values())
+    await second.close()

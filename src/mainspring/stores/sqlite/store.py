@@ -85,6 +85,7 @@ class SqliteStore:
         if durability not in ("full", "normal"):
             raise InvalidOption("durability", durability, 'must be "full" or "normal" on SQLite')
         self._shared: SharedDatabase | None = None
+        self._has_left = False
         if shared:
             self._shared = join_database(shared, namespace)
             self.database = self._shared.database
@@ -98,10 +99,12 @@ class SqliteStore:
         await self.database.open()
 
     async def close(self) -> None:
+        if self._has_left:
+            return  # other stores of this process may still use the database
         if self._shared is None:
             await self.database.close()
         else:
-            shared, self._shared = self._shared, None
+            shared, self._shared, self._has_left = self._shared, None, True
             await shared.leave()
 
     async def migrate(self) -> tuple[int, int]:

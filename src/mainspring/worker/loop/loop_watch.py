@@ -29,7 +29,7 @@ from mainspring.errors import StoreError
 from mainspring.stores.base import Store
 from mainspring.worker import failure_log
 from mainspring.worker.lease.shared_state import BLOCKED_AFTER, Phase, SharedState
-from mainspring.worker.loop.turn_loop import TurnLoop
+from mainspring.worker.loop.turn_loop import MAX_ACKS, TurnLoop
 from mainspring.worker.records import Turn
 from mainspring.worker.run.attempt import RunningAttempt
 from mainspring.worker.run.dispatch import Dispatcher
@@ -79,6 +79,7 @@ class LoopWatch:
         if self._shared_state.phase == Phase.STARTING:
             return  # user code may take its time
         self._dispatcher.enforce_thread_limits(now)
+        is_quiet = self._replaced and self._dispatcher.stop_threads()  # before the ends are collected: none is missed
         all_stored = await self._store_ends(connect)
         if ticked != self._seen:
             self._seen = ticked
@@ -91,7 +92,7 @@ class LoopWatch:
             self._warned = True
             failure_log.log_blocked_loop(attempt, boottime() - ticked, self._find_place())
         if self._supervised and attempt is not None and attempt.deadline <= now:
-            self._replace(attempt, all_stored=all_stored)
+            self._replace(attempt, is_done=is_quiet and all_stored)
 
     def _end_incident(self, now: float) -> None:
         if self._warned:
@@ -107,19 +108,21 @@ class LoopWatch:
         lines = stack[ours[-1] + 1 if ours else 0 :][-_FRAMES:]
         return "\n".join(f"    {each.filename}:{each.lineno} in {each.name}: {each.line}" for each in lines)
 
-    def _replace(self, attempt: RunningAttempt, *, all_stored: bool) -> None:
-        """The body does not end at its hard limit. The worker is done when its thread bodies have ended."""
+    def _replace(self, attempt: RunningAttempt, *, is_done: bool) -> None:
+        """The body does not end at its hard limit. The worker is done when its thread bodies have ended and the store
+        has their acks."""
         if not self._replaced:
             self._replaced = True
             self._shared_state.phase = Phase.REPLACE
             self._on_overdue(attempt, place_in_thread(attempt, self._thread))
-        if self._dispatcher.stop_threads() and all_stored:
+            self._dispatcher.stop_threads()
+        elif is_done:
             self._shared_state.phase = Phase.DONE
 
     # ---- the ends of other bodies ------------------------------------------------------------
 
     async def _store_ends(self, connect: Callable[[], Awaitable[Store]]) -> bool:
-        """Store all acks that wait for the loop. True if none is left."""
+        """Store the acks that wait for the loop. True if none is left."""
         reports = self._turn_loop.environment.reports
         collected = self._dispatcher.uncollected_ends()
         unsent = [*(each for each in collected if each[0].has_reports), *reports.unsent_ends()]
@@ -135,7 +138,7 @@ class LoopWatch:
         except StoreError as error:
             log.debug("acks could not be stored while the event loop is blocked: %s", error)
             return False
-        return True
+        return len(turn.acks) < MAX_ACKS
 
     async def _send(self, store: Store, turn: Turn) -> None:
         reply = await store.turn(turn)

@@ -60,7 +60,7 @@ RATE_PAUSE = 0.005
 """Seconds between two turns that only a rate limit is the reason for."""
 RESYNC_EVERY = 60.0
 """Seconds after which a worker asks for all jobs that it holds: a store restored from a backup may lack acks."""
-_MAX_ACKS = 1024
+MAX_ACKS = 1024
 """Most acks in one turn."""
 _DELAYED = (State.RETRYING, State.SCHEDULED)
 _DUE_SOON = 1_000_000
@@ -183,15 +183,15 @@ class TurnLoop:
         nor the acks of the loop change: when the loop runs again, it sends its acks once more, and the store knows
         them. If the loop has sent a newer turn meanwhile, the store refuses this one.
         """
-        sent = self._sender.in_flight
+        worker, sent = self.environment.worker, self._sender.in_flight  # the id first: see _take_new_id
         acks = {ack.lease: ack for ack in (*(sent.acks if sent else ()), *tuple(self._acks), *more)}
-        left = [ack for lease, ack in acks.items() if lease not in self._sender.saved][:_MAX_ACKS]
+        left = [ack for lease, ack in acks.items() if lease not in self._sender.saved][:MAX_ACKS]
         number = self._number if sent is None else sent.number
         if not left or not number:
             return None
         good = () if sent is None else sent.good
         return Turn(
-            worker=self.environment.worker,
+            worker=worker if sent is None else sent.worker,
             number=number,
             seen=number,
             acks=tuple(left),
@@ -288,8 +288,8 @@ class TurnLoop:
         self._flush_at = self._demand.half_ahead or FLUSH_AT
 
     def _build_turn(self) -> Turn:
-        acks: Sequence[Ack] = self._acks[:_MAX_ACKS]
-        self._acks = self._acks[_MAX_ACKS:]
+        acks: Sequence[Ack] = self._acks[:MAX_ACKS]
+        self._acks = self._acks[MAX_ACKS:]
         breaker_counts = self._dispatcher.breaker_counts
         if breaker_counts is not None:
             acks = breaker_counts.drop_outdated_faults(acks, self.held)
@@ -431,6 +431,7 @@ class TurnLoop:
 
     async def _take_new_id(self) -> None:
         """The store has given the jobs to other workers: fence all bodies, register a new id and continue."""
+        self._number = 0  # before the id: another thread must not see the new id with an old number
         old, self.environment.worker = self.environment.worker, worker_id()
         log.warning(
             "the store declared worker %s lost; its %d jobs are fenced, and it continues as %s",
@@ -441,7 +442,6 @@ class TurnLoop:
             self._dispatcher.abandon(attempt)
         self._acks.clear()
         self._sender.saved.clear()
-        self._number = 0
         self._demand.wake()
         if not self.closing:
             await self._register()

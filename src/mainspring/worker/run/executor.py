@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from mainspring.tasks.spec import TaskSpec
     from mainspring.worker.run.rate_slots import RateSlots
 
+LOOK_AGAIN = 0.05
+"""Seconds after which a body that waits for its rate limit looks whether it was asked to end."""
+
 _decode_body = msgspec.json.Decoder(JobBody).decode
 
 
@@ -204,7 +207,7 @@ async def run_async(
             fn, args, kwargs = executor.prepare_call(attempt)
             if attempt.limited:
                 while (pause := executor.seconds_until_start(attempt)) > 0:  # noqa: ASYNC110 - it waits for a time
-                    await asyncio.sleep(pause)
+                    await asyncio.sleep(min(pause, LOOK_AGAIN))
             executor.begin(attempt, slot)
             if attempt.check_at < timeouts.check_at:
                 timeouts.arm(attempt.check_at)

@@ -29,12 +29,9 @@ from mainspring.jobs.outcomes import Ack
 from mainspring.worker.run.attempt import RunningAttempt
 from mainspring.worker.run.bulk.executor import BulkExecutor
 from mainspring.worker.run.classify import ending_error
-from mainspring.worker.run.executor import Executor
+from mainspring.worker.run.executor import LOOK_AGAIN, Executor
 from mainspring.worker.run.slots.base import ClaimAhead, Finish
 from mainspring.worker.run.timeouts import AttemptTimeouts
-
-_LOOK_AGAIN = 0.05
-"""Seconds after which a body that waits for its rate limit looks whether it was asked to end."""
 
 
 class ThreadSlots:
@@ -220,7 +217,7 @@ class SlotThread:
             fn, args, kwargs = executor.prepare_call(attempt)
             if attempt.limited:
                 while (pause := executor.seconds_until_start(attempt)) > 0:
-                    time.sleep(min(pause, _LOOK_AGAIN))
+                    time.sleep(min(pause, LOOK_AGAIN))
             self._enter(attempt, executor)
             value = fn(*args, **kwargs)
             self._inside = (
