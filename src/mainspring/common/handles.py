@@ -78,10 +78,32 @@ def later_hint(name: str, *places: str) -> str:
     return next((LATER[place][name] for place in places if name in LATER.get(place, ())), "")
 
 
-class Reserved:
+class PublicNames(type):
+    """The class of a class with attributes for other modules of the package (``_INTERNAL``), which users do not need:
+    ``help()`` and ``dir()`` leave them out, of the class and of its instances."""
+
+    _INTERNAL: frozenset[str] = frozenset()
+
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> PublicNames:
+        made = super().__new__(cls, name, bases, body, **options)
+        inherited = (each._INTERNAL for each in bases if isinstance(each, PublicNames))
+        made._INTERNAL = frozenset(body.get("_INTERNAL", ())).union(*inherited)
+        return made
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if name not in cls._INTERNAL]
+
+
+class Reserved(metaclass=PublicNames):
     """Explains names of later releases and of other libraries; an unknown name gets a suggestion."""
 
     __slots__ = ()
+
+    _INTERNAL: ClassVar[frozenset[str]] = frozenset()
+    """Names for other modules of the package."""
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in self._INTERNAL]
 
     if not TYPE_CHECKING:  # a type checker must not accept every name
 
