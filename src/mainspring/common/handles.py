@@ -82,16 +82,13 @@ class PublicNames(type):
     """The class of a class with attributes for other modules of the package (``_INTERNAL``), which users do not need:
     ``help()`` and ``dir()`` leave them out, of the class and of its instances."""
 
-    _INTERNAL: frozenset[str] = frozenset()
-
-    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> PublicNames:
-        made = super().__new__(cls, name, bases, body, **options)
-        inherited = (each._INTERNAL for each in bases if isinstance(each, PublicNames))
-        made._INTERNAL = frozenset(body.get("_INTERNAL", ())).union(*inherited)
-        return made
-
     def __dir__(cls) -> list[str]:
-        return [name for name in super().__dir__() if name not in cls._INTERNAL]
+        return _without_internal(cls, super().__dir__())
+
+
+def _without_internal(kind: type, names: Iterable[str]) -> list[str]:
+    internal = {name for each in kind.__mro__ for name in vars(each).get("_INTERNAL", ())}
+    return [name for name in names if name not in internal]
 
 
 class Reserved(metaclass=PublicNames):
@@ -103,7 +100,7 @@ class Reserved(metaclass=PublicNames):
     """Names for other modules of the package."""
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in self._INTERNAL]
+        return _without_internal(type(self), super().__dir__())
 
     if not TYPE_CHECKING:  # a type checker must not accept every name
 
