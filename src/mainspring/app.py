@@ -74,6 +74,8 @@ class Mainspring(Reserved):
     project file, which are read on first use. The constructor opens nothing.
     """
 
+    _INTERNAL = frozenset({"client", "enqueue_middleware", "hooks", "import_included", "parts", "tasks"})
+
     def __init__(
         self,
         url: str | None = None,

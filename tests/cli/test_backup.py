@@ -63,31 +63,17 @@ def test_a_restored_backup_has_the_jobs_of_its_moment(project: Project) -> None:
         assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
 
 
-@pytest.mark.option("cli.backup.url", "cli.backup.namespace", "cli.backup.as_json")
-@pytest.mark.option("cli.restore.url", "cli.restore.namespace", "cli.restore.as_json")
-def test_the_whole_file_is_copied_whatever_the_namespace(project: Project) -> None:
-    enqueue(project, 2)
-    done = run(project, "backup", "jobs.backup", "--namespace", "other", "--json")
-    size = (project.folder / "jobs.backup").stat().st_size
-    path = str(project.folder / "jobs.db")
-    assert json.loads(done.stdout) == {"store": path, "file": "jobs.backup", "bytes": size}
+def test_a_backup_has_all_namespaces(project: Project) -> None:
+    """So backup and restore have no --namespace."""
     enqueue(project, 1)
-    done = run(project, "restore", "jobs.backup", "--yes", "--namespace", "other", "--json")
-    assert json.loads(done.stdout)["store"] == path
-    assert count(project) == 2
-
-
-@pytest.mark.option("cli.backup.app", "cli.restore.app", "cli.backup.file", "cli.restore.file")
-def test_the_store_is_that_of_an_app(project: Project) -> None:
-    project.write(f"""
-        from mainspring import Mainspring
-        app = Mainspring({project.url!r})
-    """)
-    enqueue(project, 2)
-    for command in (["backup", "jobs.backup"], ["restore", "jobs.backup", "--yes"]):
-        done = project.run("-m", "mainspring", *command, "-A", "shop:app")
-        assert done.returncode == 0, done.stderr
-    assert count(project) == 2
+    other = Mainspring(project.url, namespace="other")
+    other.call("shop.mail").enqueue()
+    assert run(project, "backup", "jobs.backup").returncode == 0
+    other.call("shop.mail").enqueue()
+    other.close()
+    assert run(project, "restore", "jobs.backup", "--yes").returncode == 0
+    with Mainspring(project.url, namespace="other") as restored:
+        assert sum(restored.jobs.count().values()) == 1
 
 
 def test_a_backup_is_made_while_processes_use_the_store_and_a_restore_is_refused(project: Project) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
+import re
 
 import pytest
 
@@ -13,6 +15,37 @@ from mainspring.queues.manager import Queues
 from mainspring.schedules.manager import Schedules
 
 CLASSES = (Mainspring, Task, AsyncTask, Call, Job, Context, Jobs, Dead, Queues, Schedules)
+
+
+PUBLIC: dict[type, str] = {
+    Task: "aenqueue aenqueue_many enqueue enqueue_many job options queue s upgrade",
+    Call: "aenqueue arguments enqueue options task",
+    Job: "acancel adelete ainfo ajoin alogs aresult aretry arun_now astream awatch awhy cancel created delete id info "
+    "join logs result retry run_now stream task watch why",
+    Mainspring: "aclose aenqueue_many aopen breaker breakers bulk_task call close dead election enqueue_many include "
+    "jobs lifespan limiter limits lock locks middleware on open queue queues run schedule schedules semaphore task "
+    "test worker workers",
+}
+
+
+@pytest.mark.parametrize("kind", PUBLIC, ids=lambda kind: kind.__name__)
+def test_help_shows_the_public_names_and_no_internal_ones(kind: type) -> None:
+    text = pydoc.plain(pydoc.render_doc(kind))
+    shown = set(re.findall(r"^ \|  (?:async )?([a-z]\w*)(?:\(| = |$)", text, re.MULTILINE))
+    assert shown == set(PUBLIC[kind].split())
+
+
+def test_completion_of_an_instance_shows_no_internal_names() -> None:
+    app = Mainspring("sqlite://")
+
+    @app.task(name="add")
+    def add(a: int) -> int:
+        return a
+
+    assert {"client", "parts", "hooks"}.isdisjoint(dir(app))
+    assert {"enqueue", "name", "fn"} <= set(dir(add))
+    assert {"spec", "target", "declared"}.isdisjoint(dir(add))
+    assert {"new_job", "target"}.isdisjoint(dir(add.s(1)))
 
 
 def members(kind: type) -> list[str]:

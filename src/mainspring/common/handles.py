@@ -78,10 +78,29 @@ def later_hint(name: str, *places: str) -> str:
     return next((LATER[place][name] for place in places if name in LATER.get(place, ())), "")
 
 
-class Reserved:
+class PublicNames(type):
+    """The class of a class with attributes for other modules of the package (``_INTERNAL``), which users do not need:
+    ``help()`` and ``dir()`` leave them out, of the class and of its instances."""
+
+    def __dir__(cls) -> list[str]:
+        return _without_internal(cls, super().__dir__())
+
+
+def _without_internal(kind: type, names: Iterable[str]) -> list[str]:
+    internal = {name for each in kind.__mro__ for name in vars(each).get("_INTERNAL", ())}
+    return [name for name in names if name not in internal]
+
+
+class Reserved(metaclass=PublicNames):
     """Explains names of later releases and of other libraries; an unknown name gets a suggestion."""
 
     __slots__ = ()
+
+    _INTERNAL: ClassVar[frozenset[str]] = frozenset()
+    """Names for other modules of the package."""
+
+    def __dir__(self) -> list[str]:
+        return _without_internal(type(self), super().__dir__())
 
     if not TYPE_CHECKING:  # a type checker must not accept every name
 

@@ -45,6 +45,10 @@ class Call(Handle, Generic[R_co]):
     __slots__ = ("_arguments", "_options", "app", "target")
 
     _INSTEAD = "Send task.name and the arguments; app.call(name, ...) makes the call again."
+    _INTERNAL = frozenset({
+        "aenqueue_child", "app", "build", "connection", "enqueue_child", "given", "identity", "limits", "new_job",
+        "own_key", "retargeted", "target",
+    })  # fmt: skip
 
     def __init__(self, app: Mainspring, target: CallTarget, arguments: bytes, given: Mapping[str, Any]) -> None:
         self.app = app

@@ -53,6 +53,7 @@ class Job(Handle, Generic[R_co]):
 
     _INSTEAD = "Send job.id; app.jobs.get(id) or task.job(id) makes the handle again."
     _PATH = "job"
+    _INTERNAL = frozenset({"holder"})
 
     def __init__(
         self, id: UUID | bytes, task: str, client: Client, decode: Callable[[bytes], R_co], created: bool = True

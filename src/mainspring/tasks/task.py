@@ -40,6 +40,7 @@ U = TypeVar("U", bound=Callable[[dict[str, Any]], dict[str, Any]])
 class BaseTask(Reserved, Generic[P, R]):
     """The common part of ``Task`` and ``AsyncTask``."""
 
+    _INTERNAL = frozenset({"bound_to", "declared", "join", "limits", "own_key", "spec", "target"})
     _stamp = 0
     """The stamp of the registry when the target was made."""
 

@@ -33,7 +33,7 @@ def backup(app: Mainspring, file: str) -> Shown:
     The copy is one consistent moment of the store, with all its namespaces. FILE must not exist. For PostgreSQL and
     Redis use their own tools.
     """
-    from mainspring.stores.sqlite.backup import back_up
+    from mainspring.stores.sqlite.driver.backup import back_up
 
     path = _path_of(app)
     size = back_up(path, str(Path(file).absolute()))
@@ -51,7 +51,7 @@ def restore(app: Mainspring, file: str, yes: bool) -> Shown:
     All jobs in the store are replaced by those in the backup. Refused while a process uses the store: stop workers and
     producers first.
     """
-    from mainspring.stores.sqlite.backup import restore as restore_file
+    from mainspring.stores.sqlite.driver.backup import restore as restore_file
 
     path = _path_of(app)
     if Path(path).exists():

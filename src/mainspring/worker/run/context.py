@@ -59,6 +59,8 @@ class Context(Reserved):
 
     __slots__ = ("_attempt", "_job_id", "_logger", "_meta", "_spawn_counts", "_task")
 
+    _INTERNAL = frozenset({"local"})
+
     def __init__(self, attempt: RunningAttempt | None, task: str) -> None:
         self._attempt = attempt
         self._task = task

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from mainspring.errors import ConfigError, StoreConflict, StoreCorrupt, StoreError, StoreMisconfigured
 
-from .driver.errors import translate
-from .driver.files import FileUsers
-from .driver.schema import VERSION
-from .driver.wakeups import make_private
+from .errors import translate
+from .files import FileUsers
+from .schema import VERSION
+from .wakeups import make_private
 
 PAGES = 1000
 """Pages copied in one step; between two steps other processes can write."""
