@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,6 +69,14 @@ def test_a_remembered_value_is_hidden_in_every_encoding() -> None:
     ):
         assert HIDDEN in redact(f"<{text}>")
         assert "lines" not in redact(f"<{text}>")
+
+
+@pytest.mark.parametrize("secret", ["grünesHaus9", "two lines\nhère 'quoted' \"twice\"", "snow ☃ man"])
+def test_a_value_outside_of_ascii_is_hidden_in_every_encoding(secret: str) -> None:
+    remember(secret)
+    for form in (secret, repr(secret), json.dumps(secret), repr(secret.encode()), quote(secret, safe=""), quote(secret)):
+        assert secret[-3:] not in redact(f"x {form} y"), form
+        assert form.strip("b'\"") not in redact(f"x {form} y")
 
 
 def test_short_values_are_not_searched() -> None:

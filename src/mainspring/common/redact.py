@@ -206,16 +206,18 @@ def _under(value: Any, names: frozenset[str], depth: int) -> Iterator[Any]:
 def _forms_of(value: Any, shortest: int) -> Iterator[str]:
     for text in _texts(value, 8):
         if len(text) >= shortest:
-            yield from (text,) if text.isalnum() else _forms(text)
+            yield from (text,) if text.isascii() and text.isalnum() else _forms(text)
 
 
 def _forms(text: str) -> set[str]:
-    """The text itself, its forms inside a repr, JSON and a URL, and each of its lines: text may be indented."""
+    """The text itself, its forms inside a repr (of bytes too), JSON and a URL, and each of its lines: text may be
+    indented."""
     import json
     from urllib.parse import quote
 
     lines = [line for each in text.splitlines() if len(line := each.strip()) >= SHORTEST] if "\n" in text else ()
-    return {text, repr(text)[1:-1], json.dumps(text)[1:-1], quote(text, safe=""), *lines}
+    raw = text.encode("utf-8", "surrogatepass")
+    return {text, repr(text)[1:-1], repr(raw)[2:-1], json.dumps(text)[1:-1], quote(raw, safe=""), *lines}
 
 
 def _texts(value: Any, depth: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sqlite3
@@ -147,6 +148,21 @@ async def test_all_stores_of_one_process_move_to_the_new_file(path: Path) -> Non
     await idle.aclose()
     await app.aclose()
     check(path)
+
+
+def test_an_app_that_was_not_closed_keeps_no_process_from_a_new_file(path: Path) -> None:
+    """It is collected, and does not count as a user of the former file."""
+    app = Mainspring(f"sqlite:///{path}")
+    app.call("shop.mail").enqueue()
+    copy = copy_of(path)
+    for _ in range(3):
+        Mainspring(f"sqlite:///{path}").call("shop.mail").enqueue()
+    gc.collect()
+    assert len([*Path(f"{path}-wake").glob("*.open")]) == 1
+    app.close()
+    copy.replace(path)
+    with producer(path) as other:
+        assert enqueue_in(other, 1) == 2
 
 
 def test_a_deleted_file_is_made_again(path: Path) -> None:

@@ -312,6 +312,10 @@ class FileUsers:
             os.close(self._file)
             self._file, self._name = None, ""
 
+    def __del__(self) -> None:
+        """A program need not close its app: a store that is no longer used must not count as a user of the file."""
+        self.leave()
+
 
 class FileUser(NamedTuple):
     """A store that has the file open."""

@@ -94,6 +94,10 @@ class WriteLock:
             os.close(self._file)
             self._file = None
 
+    def __del__(self) -> None:
+        """A program need not close its app."""
+        self.close()
+
 
 def begin(cursor: sqlite3.Cursor, lock: WriteLock, until: float | None = None, *, may_give_up: bool = False) -> bool:
     """``BEGIN IMMEDIATE``, waiting for other writers until ``until`` (monotonic), else for up to 8 s.
