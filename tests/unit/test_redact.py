@@ -74,7 +74,14 @@ def test_a_remembered_value_is_hidden_in_every_encoding() -> None:
 @pytest.mark.parametrize("secret", ["grünesHaus9", "two lines\nhère 'quoted' \"twice\"", "snow ☃ man"])
 def test_a_value_outside_of_ascii_is_hidden_in_every_encoding(secret: str) -> None:
     remember(secret)
-    for form in (secret, repr(secret), json.dumps(secret), repr(secret.encode()), quote(secret, safe=""), quote(secret)):
+    for form in (
+        secret,
+        repr(secret),
+        json.dumps(secret),
+        repr(secret.encode()),
+        quote(secret, safe=""),
+        quote(secret),
+    ):
         assert secret[-3:] not in redact(f"x {form} y"), form
         assert form.strip("b'\"") not in redact(f"x {form} y")
 

@@ -60,7 +60,7 @@ def shown_arguments(spec: TaskSpec | None, record: bytes) -> dict[str, Any]:
 
 
 def _by_name(spec: TaskSpec, body: JobBody) -> dict[str, Any]:
-    """The arguments by name, also those that a producer gave by position to a task it knew only by name."""
+    """The arguments by name, also arguments that a producer gave by position to a task it knew only by name."""
     given = loads(body.args)
     if not isinstance(given, dict):
         return {}

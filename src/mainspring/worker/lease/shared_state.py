@@ -39,7 +39,7 @@ ON_LOOP = 128
 """The body runs on the event loop."""
 
 CALL_SHIFT = 32
-"""The bits of the flags from here on: 1 + the slot of the bulk call of which the job is a further item; else 0."""
+"""The bits of the flags from here on: 1 + the slot of its bulk call for each further item of the call; else 0."""
 
 BLOCKED_AFTER = 1.0
 """Seconds without a tick after which the event loop of a worker counts as blocked. A loop ticks twice a second."""

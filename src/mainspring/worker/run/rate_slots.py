@@ -33,7 +33,7 @@ _SLACK = 0.0005
 _PIECES = 500
 """Claims within this part of a window share one entry."""
 _MANY = 1_000
-"""Buckets above which those that are not used any more are removed."""
+"""The number of buckets at which unused buckets are removed."""
 
 
 class Window(NamedTuple):

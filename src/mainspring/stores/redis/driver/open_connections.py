@@ -28,7 +28,7 @@ class SharedConnection:
 
     @property
     def open(self) -> LoopConnection | None:
-        """The connection, if there is one that takes calls."""
+        """The connection; None if no connection takes calls."""
         current = self.current
         return current if current is not None and not current.lost and not current.retired else None
 
