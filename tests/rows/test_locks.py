@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 
 from mainspring import Mainspring
-from mainspring.errors import InvalidOption, LockBusy, LockLost, UseError, WouldBlockLoop
+from mainspring.errors import InvalidOption, LockBusy, LockLost, NotFound, UseError, WouldBlockLoop
 from mainspring.locks.lock import Lock, new_poll_pause
 from tests.rows.crew import LIMIT, until
 from tests.rows.locked import take_away
@@ -130,9 +130,9 @@ class TestVerbs:
     def test_locks_cannot_be_changed_as_limits(self, app: Mainspring) -> None:
         with app.lock("nightly"), app.semaphore("gpu", 2):
             assert [limit.name for limit in app.limits.list()] == ["locks/semaphore/gpu"]
-            with pytest.raises(InvalidOption, match="not in the store"):
+            with pytest.raises(NotFound, match="not in the store"):
                 app.limits.set("locks/lock", 2)
-            with pytest.raises(InvalidOption, match="not in the store"):
+            with pytest.raises(NotFound, match="not in the store"):
                 app.limits.delete("locks/lock")
 
     def test_the_holder_of_a_lock_names_its_job(self, app: Mainspring) -> None:

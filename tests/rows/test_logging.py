@@ -123,8 +123,10 @@ class TestFields:
         )
         project.python(r"from shop import echo; echo.enqueue('x\n00:00:00.000 ERROR forged\x1b[2J\x9b31m')")
         pretty = project.work(env={"MAINSPRING_LOG_FORMAT": "text"}).stderr
-        [line] = [line for line in pretty.split("\n") if "forged" in line]
-        assert line.endswith(r"got x\n00:00:00.000 ERROR forged\x1b[2J\x9b31m")
+        lines = pretty.split("\n")
+        [place] = [place for place, line in enumerate(lines) if "forged" in line]
+        assert lines[place - 1].endswith("got x")
+        assert lines[place] == r"    00:00:00.000 ERROR forged\x1b[2J\x9b31m", "indented: no line of its own"
         assert "\x1b" not in pretty
 
 

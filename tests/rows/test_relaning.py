@@ -140,11 +140,11 @@ class TestByName:
         with app.worker(), pytest.raises(JobDead):
             job.result(timeout=LIMIT)
         info = job.info()
-        assert (info.state, info.reason, info.attempt) == (State.DEAD, Reason.RETRIES_EXHAUSTED, 2)
+        assert (info.state, info.reason, info.attempt) == (State.DEAD, Reason.NOT_RETRYABLE, 1)
         assert info.error is not None
         assert info.error.type.endswith("InvalidOption")
         assert info.error.message.startswith(str(said.value).splitlines()[0])
-        assert sorted(events) == ["dead", "failed", "failed"]
+        assert sorted(events) == ["dead", "failed"]
 
     def test_arguments_that_do_not_fit_make_a_job_by_name_dead(self, app: Mainspring, producer: Mainspring) -> None:
         @app.task(name="by_name.unfit", limit=Concurrency(1, by="n"))

@@ -11,7 +11,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.client import blocking
-from mainspring.errors import InvalidOption, JobNotFound, PayloadTooLarge, ResultGone
+from mainspring.errors import InvalidOption, JobNotFound, PayloadTooLarge, ResultTooLarge
 from mainspring.jobs.job import Job
 from mainspring.states import State
 from tests.rows.project import JSON, LIMIT, Project, lines
@@ -214,7 +214,7 @@ class TestAppSettings:
             large, small = give.enqueue(1000), give.enqueue(900)
             assert small.result(timeout=LIMIT) == "x" * 900
             assert large.join(timeout=LIMIT).state is State.SUCCEEDED
-            with pytest.raises(ResultGone, match="1,000"):
+            with pytest.raises(ResultTooLarge, match="1,000"):
                 large.result(timeout=LIMIT)
 
     @pytest.mark.row("Q8")

@@ -118,7 +118,7 @@ HOST = """
             print("ready", flush=True)
 
         def is_waiting(frame):
-            return (frame.f_code.co_name, frame.f_back and frame.f_back.f_code.co_name) == ("wait", "result")
+            return (frame.f_code.co_name, frame.f_back and frame.f_back.f_code.co_name) == ("wait", "run")
 
         threading.Thread(target=tell_when_waiting, daemon=True).start()
         try:
