@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 
 import pytest
 
-from mainspring import BreakerEvent, Mainspring
+from mainspring import BreakerEvent, Event, Mainspring
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import State
+from mainspring.stores.connect import connect
 
 LIMIT = 60
 
@@ -80,3 +83,44 @@ def test_a_breaker_that_opens_while_the_loop_is_blocked_is_an_event(app: Mainspr
         while not opened and time.monotonic() < until:
             time.sleep(0.02)
     assert opened == ["failing"]
+
+
+@pytest.mark.row("W2", "R8")
+def test_a_worker_that_is_lost_while_its_loop_is_blocked_reports_the_ends_that_it_stored(
+    app: Mainspring, store_url: str
+) -> None:
+    begun, release = threading.Event(), threading.Event()
+    events: list[str] = []
+
+    @app.on("succeeded")
+    def on_succeeded(event: Event) -> None:
+        events.append(event.task)
+
+    @app.task(name="in_thread")
+    def in_thread() -> None:
+        begun.wait(LIMIT)
+
+    @app.task(name="blocking")
+    async def blocking() -> None:
+        begun.set()
+        release.wait(LIMIT)
+
+    async def lose_worker() -> None:
+        store = connect(store_url)
+        await store.open()
+        try:
+            for row in await store.workers():
+                await store.rescue(row.id, row.number, Outcome.LOST)
+        finally:
+            await store.close()
+
+    with app.worker():
+        ended = in_thread.enqueue()
+        while ended.info().state is not State.RUNNING:
+            time.sleep(0.02)
+        blocked = blocking.enqueue()
+        ended.result(timeout=LIMIT)
+        asyncio.run(lose_worker())
+        release.set()
+        blocked.result(timeout=LIMIT)
+    assert sorted(events) == ["blocking", "in_thread"]

@@ -148,6 +148,19 @@ def test_waiting_for_a_job_that_needs_the_limit_of_its_parent_is_an_error(app: M
             assert dig.enqueue(1, 2).result(timeout=LIMIT) == 2
 
 
+def test_the_size_of_a_limit_that_an_operator_set_decides_whether_a_wait_is_an_error(app: Mainspring) -> None:
+    @app.task(name="dig", limit=Concurrency(1))
+    def dig(depth: int) -> int:
+        return 1 + dig.enqueue(depth - 1).result(timeout=LIMIT) if depth else 0
+
+    with app.worker():
+        assert dig.enqueue(0).result(timeout=LIMIT) == 0
+        app.limits.set("dig:at-once", 2)
+        assert dig.enqueue(1).result(timeout=LIMIT) == 1
+        app.limits.set("dig:at-once", 1)
+        assert "of size 1" in dead(dig.enqueue(1)).error
+
+
 def test_a_job_that_waits_for_itself_is_an_error(app: Mainspring) -> None:
     @app.task
     def selfish(ctx: Context) -> None:

@@ -232,11 +232,22 @@ class Job(Handle, Generic[R_co]):
         attempt = current.get(None)
         if attempt is None or row.state in FINAL:
             return await self._poll_until_end(row, timeout)
-        attempt.environment.lender.begin_wait(attempt, row)
+        lender = attempt.environment.lender
+        shared = lender.shared_limits(attempt, row)
+        lender.begin_wait(attempt, row, await self._narrow_limits(shared) if shared else ())
         try:
             return await self._poll_until_end(row, timeout)
         finally:
-            attempt.environment.lender.end_wait(attempt)
+            lender.end_wait(attempt)
+
+    async def _narrow_limits(self, names: set[str]) -> list[str]:
+        """The limits among these whose size is 1 now: an operator may have changed the declared size."""
+        stored = await (await self._client.store()).limits()
+        return [
+            each.limit.name
+            for each in stored
+            if each.limit.name in names and (each.limit.size if each.size is None else each.size) == 1
+        ]
 
     async def _poll_until_end(self, row: JobRow, timeout: Duration | None) -> JobRow:
         pace = PollPause(timeout)

@@ -262,6 +262,7 @@ class TurnLoop:
         now = boottime()
         self.turned_at = now
         if reply.lost:
+            self._publish_saved(turn)
             await self._take_new_id()
             return
         self._compare_clocks(reply.now - int(now * 1e6))
@@ -343,6 +344,12 @@ class TurnLoop:
                 self.on_runs_ended(names)
         if reply.breakers:
             self.publish_breakers(reply)
+
+    def _publish_saved(self, turn: Turn) -> None:
+        """The store has lost this worker: publish the acks that another thread had stored before."""
+        acks = tuple(ack for ack in (*turn.acks, *self._acks) if ack.lease in self._sender.saved)
+        if acks:
+            self._publish(replace(turn, acks=acks), TurnResult(self.environment.store_now()))
 
     def publish_breakers(self, reply: TurnResult) -> None:
         """Tell the log and hooks which breakers a turn has changed."""
@@ -500,7 +507,7 @@ class TurnSender:
                 self.in_flight = None
                 self.recovered = self._retry_log.record_success()
                 self._log_full_store(turn, reply)
-                if self.saved:
+                if self.saved and not reply.lost:
                     reply = self._without_saved(turn, reply)
                 return TurnAnswer(reply, turn, deferred)
             await asyncio.sleep(pause)

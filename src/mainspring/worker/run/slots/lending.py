@@ -56,9 +56,21 @@ class SlotLender:
         self._lent: set[RunningAttempt] = set()
         self._logged: set[str] = set()
 
-    def begin_wait(self, attempt: RunningAttempt, job: JobRow) -> None:
-        """The body of ``attempt`` begins to wait for ``job``. Any thread. Raises ``WouldDeadlock``."""
-        _refuse_deadlock(attempt, job, (*self._limits, *attempt.spec.limits))
+    def shared_limits(self, attempt: RunningAttempt, job: JobRow) -> set[str]:
+        """The names of the concurrency limits that ``job`` needs and the body of ``attempt`` holds. Any thread."""
+        if job.state is State.RUNNING or "#" not in attempt.claim.lane:
+            return set()
+        shared = bucket_labels_in(attempt.claim.lane) & bucket_labels_in(job.lane)
+        labels = {label.partition("=")[0] for label in shared}
+        limits = (*self._limits, *attempt.spec.limits)
+        return {each.name for each in limits if each.kind == "concurrency" and limit_label(each.name) in labels}
+
+    def begin_wait(self, attempt: RunningAttempt, job: JobRow, narrow: Iterable[str] = ()) -> None:
+        """The body of ``attempt`` begins to wait for ``job``. Any thread. Raises ``WouldDeadlock``.
+
+        ``narrow``: the shared limits whose size is 1 in the store.
+        """
+        _refuse_deadlock(attempt, job, narrow)
         with self._lock:
             waits = self._waits.get(attempt, 0)
             if not waits and len(self._waits) >= LENT_MAX:
@@ -113,20 +125,15 @@ class SlotLender:
         )
 
 
-def _refuse_deadlock(attempt: RunningAttempt, job: JobRow, limits: Iterable[Limit]) -> None:
+def _refuse_deadlock(attempt: RunningAttempt, job: JobRow, narrow: Iterable[str]) -> None:
     """Raise if the job can never end while the body waits for it."""
     if job.id == attempt.claim.id:
         raise WouldDeadlock(
             f"job {UUID(bytes=job.id)} waits for its own end", hint="Return the result instead of reading it."
         )
-    if job.state is State.RUNNING or "#" not in attempt.claim.lane:
-        return
-    shared = bucket_labels_in(attempt.claim.lane) & bucket_labels_in(job.lane)
-    names = {label.partition("=")[0] for label in shared}
-    for limit in limits:
-        if limit.kind == "concurrency" and limit.size == 1 and limit_label(limit.name) in names:
-            raise WouldDeadlock(
-                f"job {UUID(bytes=job.id)} needs the limit {limit.name!r} of size 1, which the waiting job holds",
-                hint="Wait outside of the limit, let the child run after its parent (on_success=), or give the child "
-                "another limit.",
-            )
+    for name in narrow:
+        raise WouldDeadlock(
+            f"job {UUID(bytes=job.id)} needs the limit {name!r} of size 1, which the waiting job holds",
+            hint="Wait outside of the limit, let the child run after its parent (on_success=), or give the child "
+            "another limit.",
+        )
