@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from mainspring import Job, Mainspring
+from mainspring.client.blocking import run as blocking
 from mainspring.errors import ResultTimeout, mask_url
 from mainspring.jobs import job as job_module
+from mainspring.worker.records import Beat, Registration
 from tests.rows.crew import until
 
 LIMIT = 60
@@ -28,6 +30,21 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.name == "mainspring.jobs" and r.levelno == logging.WARNING]
+
+
+def test_a_worker_that_was_killed_does_not_count_as_a_live_worker(app: Mainspring) -> None:
+    """No live worker is left to mark it lost, so its row stays as it was."""
+
+    async def leave_a_row() -> None:
+        registration = Registration(queues=("default",), tasks=("shop.add",), lease=1_000)
+        await (await app.client.store()).beat([Beat("killed", registration)])
+
+    blocking("leave_a_row", leave_a_row())
+    until(lambda: app.workers.list() == [], "the lease of the killed worker is over")
+    job = app.call("shop.add", 1).enqueue()
+    assert "no live worker serves queue 'default'" in str(job.why())
+    with pytest.raises(ResultTimeout, match="no live worker serves queue 'default'"):
+        job.result(timeout="50ms")
 
 
 def test_a_timeout_names_the_missing_worker_and_the_store(app: Mainspring) -> None:

@@ -79,6 +79,8 @@ async def explain(store: Store, row: JobRow, now: int) -> Why:
         return Why(id=id, state=row.state, obstacles=(Obstacle(kind="ended", text=said),))
     if row.state is State.RUNNING:
         said = f"the job runs on worker {row.worker}"
+        if any(each.id == row.worker and each.is_silent(now) for each in await store.workers()):
+            said += ", which has sent no heartbeat for longer than its lease: the next live worker gives the job back"
         return Why(id=id, state=row.state, obstacles=(Obstacle(kind="running", text=said, name=row.worker or ""),))
     found: list[Obstacle] = []
     if row.expires is not None and row.expires <= now:
@@ -89,7 +91,7 @@ async def explain(store: Store, row: JobRow, now: int) -> Why:
     found += [each for bucket in buckets for each in _find_full(_without_secret(bucket, row))]
     if not found and any(bucket.kind in ("rate", "smooth") for bucket in buckets):
         found += await _find_expensive_head(store, row, now)
-    workers = await store.workers()
+    workers = [each for each in await store.workers() if not each.is_silent(now)]
     missing = _find_missing_worker(row, workers)
     found += missing or await _find_capped_workers(store, row, workers)
     return Why(id=id, state=row.state, obstacles=tuple(found))
@@ -228,9 +230,9 @@ def _find_open_breaker(found: BucketRow, breaker: BreakerRow) -> list[Obstacle]:
 
 def _find_missing_worker(row: JobRow, workers: Sequence[WorkerRow]) -> list[Obstacle]:
     """Find why no live worker would claim the job."""
-    serving = [each for each in workers if not each.lost and row.queue in each.queues]
+    serving = [each for each in workers if row.queue in each.queues]
     if not serving:
-        served = {queue for each in workers if not each.lost for queue in each.queues}
+        served = {queue for each in workers for queue in each.queues}
         said = f"no live worker serves queue {row.queue!r}{did_you_mean(row.queue, served)}"
         return [Obstacle(kind="no_worker", text=said, name=row.queue)]
     needs = {term for term in terms_of(row.lane) if term[0] not in (VERSION, BULK)}

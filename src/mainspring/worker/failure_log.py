@@ -66,7 +66,8 @@ def log_blocked_loop(attempt: RunningAttempt | None, seconds: float, place: str)
     else:
         what = f"task {attempt.claim.task!r} (job {UUID(bytes=attempt.claim.id)})"
     text = (
-        f"{what} has blocked the event loop for {seconds:.1f} s; the other async jobs of this worker stand still\n"
+        f"{what} has blocked the event loop for {seconds:.1f} s; the other async jobs of this worker stand still, "
+        "and it starts no new jobs\n"
         f"{place}\n  Write the task as def, or call the blocking function with await asyncio.to_thread(...)."
     )
     log_record(logging.WARNING, text, {} if attempt is None else attempt.log_fields)

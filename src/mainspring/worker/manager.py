@@ -93,5 +93,5 @@ def _build_info(row: WorkerRow, jobs: tuple[UUID, ...], now: int) -> WorkerInfo:
         age=timedelta(microseconds=max(0, now - row.seen)),
         lease=timedelta(microseconds=row.lease),
         claiming=bool(said.get("claiming", True)),
-        lost=row.lost or now - row.seen > row.lease,
+        lost=row.is_silent(now),
     )

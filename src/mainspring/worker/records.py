@@ -123,6 +123,10 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     lease: int
     info: bytes
 
+    def is_silent(self, now: int) -> bool:
+        """Whether it is marked lost, or has sent no heartbeat for longer than its lease: it claims no jobs."""
+        return self.lost or now - self.seen > self.lease
+
 
 class RescueResult(msgspec.Struct, frozen=True):
     """The jobs that a rescue or a retirement moved, by their new state. ``taken`` is False if the compare failed."""
