@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import psutil
 import pytest
 
 from mainspring import Mainspring
+from mainspring.cli.launch.dev import ENGINES as DRIVERS
 from mainspring.testing.servers import _postgres, _valkey
 from tests.cli.conftest import LIMIT, Shop
 from tests.cli.watching import Running
@@ -151,3 +153,11 @@ def test_the_folder_of_the_server_is_ignored_by_git(project: Shop) -> None:
         url_of(dev, project)
         until((project.folder / ".mainspring" / ".gitignore").is_file)
     assert (project.folder / ".mainspring" / ".gitignore").read_text() == "*\n"
+
+
+@pytest.mark.parametrize(("engine", "driver"), DRIVERS.items())
+def test_the_driver_of_a_private_server_comes_with_the_extra(engine: str, driver: str) -> None:
+    """The hint of the error names the extra."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extra = project["project"]["optional-dependencies"][engine]
+    assert [re.split(r"[^a-z]", each)[0] for each in extra] == [driver]

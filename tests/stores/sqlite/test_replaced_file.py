@@ -199,3 +199,14 @@ def test_a_forked_process_leaves_the_file_of_its_parent(path: Path, tmp_path: Pa
     """)
     assert said.split() == ["True"] * 4
     assert os.fspath(path)
+
+
+def test_a_deleted_file_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "jobs.db"
+    with Mainspring(f"sqlite:///{path}") as app:
+        app.call("shop.mail").enqueue()
+        for end in ("", "-wal", "-shm"):
+            Path(f"{path}{end}").unlink()
+        app.call("shop.mail").enqueue()
+        assert sum(app.jobs.count().values()) == 1
+    assert [line for line in caplog.messages if "was deleted or replaced" in line and "are lost" in line]

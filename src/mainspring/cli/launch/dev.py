@@ -26,7 +26,7 @@ DRAIN = "5s"
 """Drain limit at a change."""
 FOLDER = ".mainspring"
 """Folder of the private server's data, in the project."""
-ENGINES: dict[Engine, str] = {"postgres": "psycopg", "redis": "redis"}
+ENGINES: dict[Engine, str] = {"postgres": "psycopg", "redis": "hiredis"}
 """The driver module of each engine; the extra of the same name installs it."""
 
 

@@ -13,6 +13,7 @@ every call from then on.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 import sqlite3
@@ -46,6 +47,8 @@ from .write_lock import PATIENCE, WriteLock, begin
 if TYPE_CHECKING:
     from mainspring.common.clock import Clock
     from mainspring.jobs.records import Enqueued
+
+log = logging.getLogger("mainspring.store")
 
 R = TypeVar("R")
 LEAVE_SECONDS = 0.1
@@ -187,6 +190,11 @@ class SqliteDatabase:
     def _leave_former_file(self) -> None:
         """Another file is at the path: close every connection of this process to the former file. A store that is in
         the middle of a call is left alone, and notices it at its next call."""
+        log.warning(
+            "the file of the store %s was deleted or replaced; this process goes on with the file that is there now. "
+            "Jobs of the former file that are not in it are lost.",
+            self.url,
+        )
         for database in fork.stores_of(self.path):
             database.leave_file(is_own=database is self)
 
