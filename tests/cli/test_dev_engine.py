@@ -136,7 +136,7 @@ def test_the_missing_package_is_named(
         monkeypatch.setattr(module, "_in_wheel", lambda *_: [])
         monkeypatch.setattr(module, "_on_path", lambda *_: [])
     else:
-        monkeypatch.setitem(sys.modules, DRIVERS[store_name], None)
+        monkeypatch.setitem(sys.modules, {"postgres": "psycopg", "redis": "hiredis"}[store_name], None)
         wheel = rf"'mainspring\[{store_name}\]'"
     ran = project.run(*words(store_name))
     assert ran.code == 2
