@@ -78,7 +78,16 @@ def interrupted_everywhere(act: Callable[[], Any]) -> int:
 
 
 @pytest.fixture(autouse=True)
-def no_warning_of_a_coroutine() -> Iterator[None]:
+def objects_of_other_tests_are_not_collected() -> Iterator[None]:
+    """A process of the whole suite has so many objects that each collection would take long."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def no_warning_of_a_coroutine(objects_of_other_tests_are_not_collected: None) -> Iterator[None]:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         yield
