@@ -13,7 +13,7 @@ from mainspring.errors import SoftTimeout
 from tests.timing import milliseconds, patience, short_settings
 
 STRUCK = 5
-"""Attempts, each of which is struck by its limit at another place."""
+"""The number of attempts. The time limit ends each attempt at another place."""
 
 
 @pytest.mark.row("E5")

@@ -79,7 +79,7 @@ def interrupted_everywhere(act: Callable[[], Any]) -> int:
 
 @pytest.fixture(autouse=True)
 def objects_of_other_tests_are_not_collected() -> Iterator[None]:
-    """A process of the whole suite has so many objects that each collection would take long."""
+    """After thousands of other tests, one collection of the whole process takes long."""
     gc.collect()
     gc.freeze()
     yield

@@ -413,7 +413,7 @@ class TestJointEnqueues:
             store.enqueue_now(batch(job(unique=key)), holder)
             waiting = [asyncio.create_task(store.enqueue(batch(job(unique=key)))) for _ in range(8)]
             async with asyncio.timeout(LONG):
-                while not store._producers.crowded:  # noqa: ASYNC110  # it tells nobody
+                while not store._producers.crowded:  # noqa: ASYNC110  # it has no event
                     await asyncio.sleep(0.01)
                 for _ in range(3):
                     await one(store)
@@ -432,7 +432,7 @@ class TestJointEnqueues:
             for thread in threads:
                 thread.start()
             async with asyncio.timeout(LONG):
-                while store._db.sessions._waiting_calls.free:  # noqa: ASYNC110  # it tells nobody
+                while store._db.sessions._waiting_calls.free:  # noqa: ASYNC110  # it has no event
                     await asyncio.sleep(0.01)
             store.enqueue_now(batch(job()))
             assert all(thread.is_alive() for thread in threads)

@@ -67,7 +67,7 @@ def count(app: Mainspring) -> int:
 
 @pytest.mark.parametrize("first", ["new", "old"])
 def test_a_copy_that_is_moved_over_the_file_stays_sound(path: Path, first: str) -> None:
-    """The first to write is a process that starts afterwards, or one that had the former file open."""
+    """The first write comes from a new process, or from a process that had the former file open."""
     with producer(path) as one, producer(path) as two:
         enqueue_in(one, 3)
         copy = copy_of(path)
