@@ -154,8 +154,8 @@ class Worker:
     async def run(self) -> int:
         """Work until the worker must end. Returns the exit code.
 
-        0: the started jobs finished; 3: jobs were handed back at the drain limit, or the worker is replaced; 4: stopped fast;
-        6: with ``until_empty`` or ``burst``, jobs are left that no live worker can run.
+        0: the started jobs finished; 3: jobs were handed back at the drain limit, or the worker is replaced; 4: stopped
+        fast; 6: with ``until_empty`` or ``burst``, jobs are left that no live worker can run.
         """
         self._loop = asyncio.get_running_loop()
         self._shared_state.phase = Phase.STARTING
