@@ -192,9 +192,11 @@ def test_flags_of_worker_reach_the_app(probe: Shop) -> None:
 @pytest.mark.option("cli.worker.concurrency")
 def test_a_number_is_the_concurrency_of_all_queues(probe: Shop) -> None:
     words = [word for word in WORDS if word not in ("--concurrency", "a=2")]
-    ran = probe.call("worker", "probe.py", *words, "--concurrency", "4")
-    assert ran.code == 0, ran.err
-    assert json.loads((probe.folder / "told.json").read_text()) == {**FLAGS, "concurrency": 4}
+    for flag in ("--concurrency", "-c"):
+        (probe.folder / "told.json").unlink(missing_ok=True)
+        ran = probe.call("worker", "probe.py", *words, flag, "4")
+        assert ran.code == 0, ran.err
+        assert json.loads((probe.folder / "told.json").read_text()) == {**FLAGS, "concurrency": 4}
     ran = probe.call("worker", "probe.py", *words, "--concurrency", "4", "--concurrency", "a=2")
     assert ran.code == 2
     assert "concurrency='4': is not QUEUE=N" in ran.err

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import mainspring
 from mainspring import AsyncContext, AsyncTask, Call, Context, Job, Mainspring, Task
@@ -193,6 +194,23 @@ def test_an_option_of_another_library_says_the_name_here(
         declare(app, add)(add.fn)
 
 
+@pytest.mark.parametrize("command", ["worker", "dev"])
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["-P", "solo"], "No such option '-P'.\n  There is one kind of worker: async def runs on its event loop"),
+        (["--threads", "4"], "No such option '--threads'.\n  --threads is --thread-slots (-t) here."),
+        (["--loglevel=info"], "Celery's --loglevel is --log-level (-l) here."),
+        (["-w4"], "Huey's -w 4 is -c 4 for jobs at once in each process here"),
+        (["--queue", "a"], "No such option '--queue'. Did you mean '--queues'?"),
+    ],
+    ids=str,
+)
+def test_a_flag_of_another_library_s_worker_says_the_flag_here(command: str, flags: list[str], says: str) -> None:
+    ran = CliRunner().invoke(cli, [command, "app.py", *flags], prog_name="mainspring")
+    assert (ran.exit_code, says in ran.stderr) == (2, True), ran.stderr
+
+
 @pytest.mark.parametrize(
     ("command", "says"),
     [
@@ -257,6 +275,7 @@ def test_no_name_of_the_table_exists() -> None:
     known["option"] = {option.name for scope in ("job", "task") for option in options_for(scope)}
     known["worker option"] = {option.name for option in options_for("worker")}
     known["setting"] = set(TABLE)
+    known["worker flag"] = {flag for option in cli.commands["worker"].params for flag in option.opts}
     known["command"] = set(cli.commands)
     known["state"] = set(State)
     assert known.keys() >= FOREIGN.keys() | LATER.keys()

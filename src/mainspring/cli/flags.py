@@ -20,6 +20,7 @@ _NUMBERS = "int | Mapping[str, int]"
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "queues": ("-Q",),
+    "concurrency": ("-c",),
     "processes": ("-p",),
     "thread_slots": ("-t",),
 }

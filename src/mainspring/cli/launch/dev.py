@@ -13,7 +13,7 @@ import click
 from mainspring.cli.common import named
 from mainspring.cli.find_app import URL, find_target
 from mainspring.cli.flags import flags, read_flags
-from mainspring.cli.launch.worker import app_argument, log_flags
+from mainspring.cli.launch.worker import WorkerCommand, app_argument, log_flags
 from mainspring.cli.output import complain
 from mainspring.errors import ConfigError
 from mainspring.options.table import resolve_options
@@ -30,7 +30,7 @@ ENGINES: dict[Engine, str] = {"postgres": "psycopg", "redis": "hiredis"}
 """The driver module of each engine; the extra of the same name installs it."""
 
 
-@click.command()
+@click.command(cls=WorkerCommand)
 @app_argument
 @click.option(
     "--engine", type=click.Choice([*ENGINES]), metavar="NAME",

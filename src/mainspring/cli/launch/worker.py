@@ -10,7 +10,20 @@ import click
 from mainspring.cli.common import named
 from mainspring.cli.find_app import find_target
 from mainspring.cli.flags import flags, read_flags
+from mainspring.common.handles import foreign_hint
 from mainspring.options.table import resolve_options
+
+
+class WorkerCommand(click.Command):
+    """A command that starts workers: a flag of another library's worker gets the sentence of the table."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if hint := foreign_hint(error.option_name, "worker flag"):
+                raise click.UsageError(f"No such option {error.option_name!r}.\n  {hint}", ctx) from None
+            raise
 
 
 def app_argument(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -28,7 +41,7 @@ def log_flags(level: str | None, form: str | None) -> dict[str, str]:
     return {name: value for name, value in (("level", level), ("format", form)) if value is not None}
 
 
-@click.command()
+@click.command(cls=WorkerCommand)
 @app_argument
 @flags("worker")
 def worker(
