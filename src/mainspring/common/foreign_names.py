@@ -24,6 +24,8 @@ _ENQUEUE = "task.enqueue(...) is the call here, and task.options(...) takes its 
 _SCHEDULE = "Schedules are declared with @app.schedule(cron=... or every=...), and workers run them."
 _CONTEXT = "Annotate the first parameter: def work(ctx: Context, ...)."
 
+_ONE_KIND = "There is one kind of worker: async def runs on its event loop, def in its threads. See -c, -t and -p."
+
 FOREIGN: dict[str, dict[str, str]] = {
     "module": {
         "App": "The app is Mainspring(url).",
@@ -339,7 +341,7 @@ FOREIGN: dict[str, dict[str, str]] = {
         "--max-jobs": "RQ's --max-jobs has no counterpart; --burst ends when no job is ready or running.",
         "--max-tasks-per-child": "Celery's --max-tasks-per-child has no counterpart; restart the worker from outside.",
         "--path": "Modules are searched in the working directory and on PYTHONPATH.",
-        "--pool": "There is one kind of worker: async def runs on its event loop, def in its threads. See -c, -t and -p.",
+        "--pool": _ONE_KIND,
         "--pythonpath": "Modules are searched in the working directory and on PYTHONPATH.",
         "--reload": "Use: mainspring dev, which restarts the workers when a file changes.",
         "--threads": "--threads is --thread-slots (-t) here.",
@@ -352,10 +354,10 @@ FOREIGN: dict[str, dict[str, str]] = {
         "--workers": "--workers is --processes (-p) for processes here, or -c for jobs at once in each process.",
         "-B": "Not needed: every worker runs schedules; --roles worker leaves them out.",
         "-E": "Not needed: events are always on here; see app.on.",
-        "-P": "There is one kind of worker: async def runs on its event loop, def in its threads. See -c, -t and -p.",
+        "-P": _ONE_KIND,
         "-b": "RQ's -b is --burst here.",
         "-f": "Workers log to standard error: redirect it, or let the service manager keep it.",
-        "-k": "There is one kind of worker: async def runs on its event loop, def in its threads. See -c, -t and -p.",
+        "-k": _ONE_KIND,
         "-n": "A worker names itself by host and process; --labels sets labels of your own.",
         "-q": "The queues are -Q here: -Q email,default.",
         "-u": "The app names its store: Mainspring(url), or the environment variable MAINSPRING_URL.",
