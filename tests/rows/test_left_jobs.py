@@ -118,6 +118,20 @@ class TestLeft:
             "1 because no live worker of queue 'default' knows task 'gone'"
         )  # fmt: skip
 
+    def test_a_task_that_was_imported_under_two_names_is_explained(
+        self, app: Mainspring, caplog: pytest.LogCaptureFixture, options: WorkerOptions
+    ) -> None:
+        @app.task(name="tasks.add")
+        async def add() -> None: ...
+
+        app.call("shop.tasks.add").enqueue()
+        code, said = work(app, caplog, **options)
+        assert code == 6
+        assert (
+            "knows task 'shop.tasks.add'; 'tasks.add' and 'shop.tasks.add' look like one function, imported under two "
+            "names: import shop.tasks everywhere, and start workers as 'mainspring worker shop.tasks'"
+        ) in said
+
     def test_jobs_of_paused_disabled_and_unserved_queues_are_counted(
         self, plain: Mainspring, caplog: pytest.LogCaptureFixture, options: WorkerOptions
     ) -> None:

@@ -63,6 +63,17 @@ def test_a_worker_warns_once_of_a_store_of_another_program(make: Make, caplog: p
     assert shared == ["app 'mail' shares this store with 'shop'", "app 'shop' shares this store with 'mail'"]
 
 
+def test_a_task_that_was_imported_under_two_names_is_named_instead_of_another_database(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_once(make("shop"))
+    other = make("mail")
+    other.call("web.shop.work").enqueue()
+    [line] = said(caplog)
+    assert "'shop.work' and 'web.shop.work' look like one function, imported under two names" in line
+    assert "another database" not in line
+
+
 def test_an_enqueue_warns_once_of_a_store_of_another_program(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     run_once(make("shop"))
     mail = make("mail")

@@ -32,7 +32,7 @@ SCRIPT = """
         ("app", ["../app.py"], "elsewhere", "app.add"),
         ("app", ["-m", "app"], "", "app.add"),
         ("shop__app", ["-m", "shop.app"], "", "shop.app.add"),
-        ("shop__app", ["shop/app.py"], "", "app.add"),
+        ("shop__app", ["shop/app.py"], "", "shop.app.add"),
         ("shop____main__", ["-m", "shop"], "", "shop.add"),
     ],
     ids=["file", "file elsewhere", "module", "module in a package", "file in a package", "package"],
@@ -63,6 +63,43 @@ def test_a_job_of_a_script_runs_in_a_worker_that_imports_it(programs: Programs) 
     job = programs.run("app.py").strip()
     programs.run("-m", "mainspring", "worker", "app:app", "--until-empty", quiet=False)
     assert programs.run("-c", f"import app; print(app.add.job('{job}').result(timeout=60))") == "3\n"
+
+
+TASKS = """
+    from mainspring import Mainspring
+    app = Mainspring("sqlite:///jobs.db", name="shop", poll="50ms")
+    @app.task
+    def add(a: int, b: int) -> int:
+        return a + b
+"""
+
+
+@pytest.mark.parametrize("cwd", ["", "shop"])
+def test_a_worker_of_a_file_in_a_package_runs_jobs_of_programs_that_import_the_package(
+    programs: Programs, cwd: str
+) -> None:
+    """The web application imports ``shop.tasks``; ``mainspring worker shop/tasks.py`` names its tasks alike."""
+    programs.write(shop____init__="", shop__tasks=TASKS)
+    (programs.folder / "pyproject.toml").touch()
+    enqueued = "from shop.tasks import add; print(add.name, add.enqueue(1, 2).id)"
+    name, job = programs.run("-c", enqueued).split()
+    assert name == "shop.tasks.add"
+    target = "tasks.py" if cwd else "shop/tasks.py"
+    programs.run("-m", "mainspring", "worker", target, "--until-empty", quiet=False, cwd=cwd)
+    assert programs.run("-c", f"from shop.tasks import add; print(add.job('{job}').result(timeout=60))") == "3\n"
+
+
+def test_a_file_of_a_package_may_import_its_neighbours_without_the_package(programs: Programs) -> None:
+    programs.write(shop____init__="", shop__prices="PRICE = 3\n", shop__tasks="    from prices import PRICE\n" + TASKS)
+    programs.run("-m", "mainspring", "worker", "shop/tasks.py", "--until-empty", quiet=False)
+
+
+def test_a_file_that_is_imported_under_two_names_is_refused(programs: Programs) -> None:
+    """Tasks of ``orders`` would be added to the app of ``tasks``, and the worker runs the app of ``shop.tasks``."""
+    programs.write(shop____init__="", shop__orders="from tasks import app\n", shop__tasks=TASKS + "    import orders\n")
+    said = programs.run("-m", "mainspring", "worker", "shop/tasks.py", "--until-empty", quiet=False, code=1)
+    assert "is imported under two names, 'shop.tasks' and 'tasks', so its app exists twice" in said
+    assert "Import it as shop.tasks everywhere, or remove " in said
 
 
 def test_a_script_without_a_main_guard_is_reported(programs: Programs) -> None:

@@ -23,7 +23,7 @@ from mainspring.stores.base import Store
 from mainspring.stores.connect import StoreAddress
 from mainspring.stores.records import Document, MigrationPlan
 from mainspring.stores.shared.deadlines import blocking_deadline
-from mainspring.stores.shared.programs import PROGRAMS, describe_foreign, find_foreign
+from mainspring.stores.shared.programs import PROGRAMS, describe_foreign
 
 log = logging.getLogger("mainspring.store")
 
@@ -145,9 +145,9 @@ class Client:
 
     def _warn_of_programs(self, batch: Batch, known: Sequence[Document]) -> None:
         if known and self._program is not None and (name := self._program()):
-            found = find_foreign(name, {job.task for job in batch.jobs}, known)
-            if found:
-                log.warning(describe_foreign(name, found, mask_url(self.address.url), self.address.namespace))
+            tasks, url = {job.task for job in batch.jobs}, mask_url(self.address.url)
+            if said := describe_foreign(name, tasks, known, url=url, namespace=self.address.namespace):
+                log.warning(said)
 
     def now(self) -> float:
         """Seconds of the clock that this process measures its locks with; goes on while the machine sleeps."""

@@ -18,6 +18,7 @@ import msgspec
 from mainspring.breakers.records import BREAKER_SUFFIX, BreakerRow
 from mainspring.common.clock import to_datetime
 from mainspring.common.redact import HIDDEN, looks_secret
+from mainspring.common.text import describe_same_function
 from mainspring.errors import did_you_mean
 from mainspring.jobs.lanes import BULK, VERSION, base_of, terms_of, version_term
 from mainspring.jobs.query import Query
@@ -252,6 +253,8 @@ def _find_missing_worker(row: JobRow, workers: Sequence[WorkerRow]) -> list[Obst
         return [Obstacle(kind="no_worker", text=said, name=row.queue)]
     if not any(row.task in each.tasks for each in fit):
         said = f"no live worker of queue {row.queue!r} knows task {row.task!r}"
+        if same := describe_same_function(row.task, {task for each in fit for task in each.tasks}):
+            said += f"; {same}"
         return [Obstacle(kind="unknown_task", text=said, name=row.task)]
     return []
 

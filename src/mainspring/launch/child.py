@@ -22,6 +22,7 @@ import msgspec
 from mainspring.common.redact import redact
 from mainspring.errors import ConfigError, MainspringError, StoreUnavailable, did_you_mean
 from mainspring.observe import logs
+from mainspring.tasks.naming import find_module
 from mainspring.worker.supervise import process_tree, shutdown, signals
 from mainspring.worker.supervise.child_pipe import (
     VARIABLE,
@@ -69,8 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
 def load_target(target: str) -> WorkerTarget:
     """The object that ``module:object`` or ``file.py[:object]`` names.
 
-    A file is imported under its stem, with its folder at the head of ``sys.path``: its tasks have the same names when
-    it is run as a script. Without ``:object`` the module must contain exactly one app.
+    A file is imported under the name of ``find_module``: its tasks have the same names when it is run as a script, and
+    when a program imports it from its package. Without ``:object`` the module must contain exactly one app.
     """
     where, _, attribute = target.partition(":")
     if not where.endswith(".py") and not all(part.isidentifier() for part in where.split(".")):
@@ -95,14 +96,28 @@ def _import_file(path: Path) -> Any:
     path = path.resolve()
     if not path.is_file():
         raise ConfigError(f"{path}: there is no such file", hint="Give the file that declares the app.")
-    sys.path.insert(0, str(path.parent))
-    loaded = importlib.import_module(path.stem)
+    name, folder = find_module(path)
+    sys.path.insert(0, str(folder))
+    if folder != path.parent:
+        sys.path.append(str(path.parent))  # a module may import its neighbours without their package, as a script does
+    loaded = importlib.import_module(f"{name}.__main__" if path.stem == "__main__" else name)
     if Path(getattr(loaded, "__file__", None) or "").resolve() != path:
         raise ConfigError(
-            f"{path}: another module has the name {path.stem!r}: {getattr(loaded, '__file__', 'a built-in module')}",
+            f"{path}: another module has the name {name!r}: {getattr(loaded, '__file__', 'a built-in module')}",
             hint="Rename the file.",
         )
+    _refuse_second_import(loaded, path)
     return loaded
+
+
+def _refuse_second_import(loaded: Any, path: Path) -> None:
+    """A module that is imported under two names exists twice: tasks would be added to the app that does not run."""
+    again = sys.modules.get(path.stem)
+    if again is not None and again is not loaded and Path(getattr(again, "__file__", None) or "").resolve() == path:
+        raise ConfigError(
+            f"{path} is imported under two names, {loaded.__name__!r} and {path.stem!r}, so its app exists twice",
+            hint=f"Import it as {loaded.__name__} everywhere, or remove {path.parent / '__init__.py'}.",
+        )
 
 
 def _only_target(module: Any) -> WorkerTarget:

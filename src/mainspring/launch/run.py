@@ -90,4 +90,4 @@ def _importable(module: ModuleType) -> str:
     spec = module.__spec__
     if spec is not None:
         return spec.name
-    return str(module.__file__)  # a script: the child imports the file under its stem
+    return str(module.__file__)  # a script: the child imports the file, see find_module

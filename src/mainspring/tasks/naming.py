@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from inspect import unwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 MAIN = "__main__"
 _SCRIPT = (MAIN, "__mp_main__")
@@ -28,12 +28,30 @@ def _home(fn: Callable[..., Any], name: str) -> Mapping[str, Any]:
 
 
 def _script_name(home: Mapping[str, Any]) -> str:
-    """``python shop/app.py`` is ``app``, ``python -m shop.app`` is ``shop.app``, ``python -m shop`` is ``shop``."""
+    """``python app.py`` is ``app``, ``python -m shop.app`` is ``shop.app``, ``python -m shop`` is ``shop``."""
     spec = home.get("__spec__")
     if spec is not None:
         return str(spec.name.removesuffix("." + MAIN))
     file = file_of(home)
-    return MAIN if file is None else Path(file).stem
+    return MAIN if file is None else find_module(Path(file).resolve()).name
+
+
+class FoundModule(NamedTuple):
+    """A file as a module: its dotted name, and the folder on ``sys.path`` from which this name can be imported."""
+
+    name: str
+    folder: Path
+
+
+def find_module(file: Path) -> FoundModule:
+    """The module of a file. In a package (its folder has ``__init__.py``) it has the dotted name that other modules
+    import: ``shop/tasks.py`` is ``shop.tasks``. Elsewhere it is the name of the file without ``.py``.
+    """
+    names, folder = [file.stem], file.parent
+    while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+        names.append(folder.name)
+        folder = folder.parent
+    return FoundModule(".".join(reversed(names)).removesuffix(".__init__").removesuffix("." + MAIN), folder)
 
 
 def file_of(home: Mapping[str, Any]) -> str | None:

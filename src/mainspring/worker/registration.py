@@ -20,7 +20,7 @@ from mainspring.jobs.query import Query
 from mainspring.queues.records import QueueSettings
 from mainspring.schedules.sync import sync
 from mainspring.stores.records import Document
-from mainspring.stores.shared.programs import PROGRAMS, describe_foreign, describe_program, find_foreign
+from mainspring.stores.shared.programs import PROGRAMS, describe_foreign, describe_program
 from mainspring.worker.eligibility import all_lane_kinds, runnable_tasks
 from mainspring.worker.records import Beat, Registration
 from mainspring.worker.retry_log import RetryLog
@@ -150,9 +150,9 @@ async def record_program(store: Store, config: WorkerConfig, outage: Outage) -> 
         return
     retry_log = RetryLog("reading the programs of the store", log, outage)
     known = await _retry(functools.partial(store.documents, PROGRAMS), retry_log)
-    if found := find_foreign(config.program, config.tasks, known):
-        address = config.store
-        log.warning(describe_foreign(config.program, found, mask_url(address.url), address.namespace))
+    url, namespace = mask_url(config.store.url), config.store.namespace
+    if said := describe_foreign(config.program, config.tasks, known, url=url, namespace=namespace):
+        log.warning(said)
     data, mine = describe_program(config.tasks), {doc.name: doc for doc in known}.get(config.program)
     if mine is None or mine.data != data:
         now = await _retry(store.now, retry_log)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from mainspring.common.text import describe_same_function
 from mainspring.stores.records import Document
 
 PROGRAMS = "program"
@@ -41,12 +42,21 @@ def find_foreign(name: str, tasks: Collection[str], documents: Sequence[Document
     return [doc.name for doc in documents]
 
 
-def describe_foreign(name: str, found: Sequence[str], url: str, namespace: str) -> str:
-    """The warning for a store of other programs."""
+def describe_foreign(
+    name: str, tasks: Collection[str], documents: Sequence[Document], *, url: str, namespace: str
+) -> str:
+    """The warning for a store of other programs; empty if the store is not foreign to this program."""
+    found = find_foreign(name, tasks, documents)
+    if not found:
+        return ""
     others = ", ".join(repr(each) for each in found[:5])
+    stored = {task for doc in documents if (read := _read(doc)) is not None for task in read.tasks}
+    advice = "if that is not intended, use namespace=... or another database"
+    for task in sorted(tasks):
+        advice = describe_same_function(task, stored) or advice
     return (
         f"this store holds jobs of app{'s' if len(found) > 1 else ''} {others}, and none of app {name!r}: {url} "
-        f"(namespace {namespace!r}); if that is not intended, use namespace=... or another database"
+        f"(namespace {namespace!r}); {advice}"
     )
 
 
