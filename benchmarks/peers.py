@@ -32,7 +32,9 @@ def python(name: str = "python") -> str:
     if not _is_made(home, requirements, base):
         shutil.rmtree(home, ignore_errors=True)
         _call([base, "-m", "venv", str(home)])
-        _call([str(home / "bin" / "pip"), "install", "--quiet", "--require-hashes", "-r", str(requirements)])
+        # The file names every package. With dependencies pip would ask for `psycopg[pool]` too, which has no line.
+        pip = [str(home / "bin" / "pip"), "install", "--quiet", "--no-deps", "--require-hashes"]
+        _call([*pip, "-r", str(requirements)])
         _note(home, requirements, base)
     return str(home / "bin" / "python")
 

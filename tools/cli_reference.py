@@ -43,8 +43,8 @@ something was refused, the question was answered with no |
 | 130 | Ctrl-C |
 | 141 | the reader closed the pipe (`... --watch \\| head -1`): the command ends without a message |
 
-`worker` and `dev`: 0 all finished; 3 jobs were handed back at the drain limit; 4 fast stop; 5 a process had to be
-killed; 6 `--burst` or `--until-empty` left jobs that no live worker can run; 1 the workers could not start.
+`worker` and `dev`: 0 started jobs finished; 3 jobs were handed back at the drain limit; 4 fast stop; 5 a process had to
+be killed; 6 `--burst` or `--until-empty` left jobs that no live worker can run; 1 the workers could not start.
 
 ## Output
 

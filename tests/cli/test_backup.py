@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -74,6 +79,83 @@ def test_a_backup_has_all_namespaces(project: Project) -> None:
     assert run(project, "restore", "jobs.backup", "--yes").returncode == 0
     with Mainspring(project.url, namespace="other") as restored:
         assert sum(restored.jobs.count().values()) == 1
+
+
+IMPORTS = """
+import tempfile
+from mainspring import Mainspring
+with tempfile.TemporaryDirectory() as folder, Mainspring(f"sqlite:///{folder}/other.db") as other:
+    other.call("shop.mail").enqueue()
+"""
+OTHER_USER = 12345
+"""The owner of the store, if the tests run as root."""
+
+
+@pytest.fixture
+def owned() -> Iterator[Project]:
+    """A store of another user, if the tests run as root; else of this user."""
+    folder = Path(tempfile.mkdtemp())  # the directories of pytest are closed to other users
+    try:
+        if os.geteuid() == 0:
+            os.chown(folder, OTHER_USER, OTHER_USER)
+        yield Project(folder, f"sqlite:///{folder}/jobs.db")
+    finally:
+        shutil.rmtree(folder)
+
+
+def use(project: Project) -> subprocess.Popen[str]:
+    """A process of the store's owner that has the store open. Its owner may be unable to read the modules of root."""
+    found = project.folder.stat()
+    become = f"import os\nos.setgid({found.st_gid})\nos.setuid({found.st_uid})\n" if os.geteuid() == 0 else ""
+    command = [sys.executable, "-c", IMPORTS + become + USER, project.url]
+    user = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=project.folder)
+    assert user.stdout is not None
+    assert user.stdout.readline() == "open\n"
+    return user
+
+
+def owners(project: Project) -> set[tuple[int, int]]:
+    found = [project.folder, *project.folder.glob("jobs.db*"), *project.folder.glob("jobs.db-wake/*")]
+    return {(path.stat().st_uid, path.stat().st_gid) for path in found}
+
+
+def test_restore_keeps_the_owner_and_the_mode_of_the_file(owned: Project, tmp_path: Path) -> None:
+    with use(owned) as user:
+        user.communicate("")
+    store, backup = owned.folder / "jobs.db", str(tmp_path / "jobs.backup")
+    assert run(owned, "backup", backup).returncode == 0
+    store.chmod(0o640)
+    done = run(owned, "restore", backup, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert stat.S_IMODE(store.stat().st_mode) == 0o640
+    assert len(owners(owned)) == 1
+    with use(owned) as user:
+        user.communicate("")
+
+
+def test_restore_gives_a_new_file_to_the_owner_of_its_directory(owned: Project, tmp_path: Path) -> None:
+    with use(owned) as user:
+        user.communicate("")
+    backup = str(tmp_path / "jobs.backup")
+    assert run(owned, "backup", backup).returncode == 0
+    (owned.folder / "jobs.db").unlink()
+    shutil.rmtree(owned.folder / "jobs.db-wake")
+    done = run(owned, "restore", backup, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert len(owners(owned)) == 1
+    with use(owned) as user:
+        user.communicate("")
+
+
+def test_root_cannot_restore_while_a_process_of_another_user_uses_the_store(owned: Project, tmp_path: Path) -> None:
+    backup = str(tmp_path / "jobs.backup")
+    with use(owned) as user:
+        assert run(owned, "backup", backup).returncode == 0
+        refused = run(owned, "restore", backup, "--yes")
+        assert refused.returncode == 2
+        assert f"process {user.pid} uses the store" in refused.stderr
+        user.communicate("")
+    assert len(owners(owned)) == 1
 
 
 def test_a_backup_is_made_while_processes_use_the_store_and_a_restore_is_refused(project: Project) -> None:

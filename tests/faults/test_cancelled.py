@@ -25,8 +25,8 @@ async def test_cancelled_enqueues_leave_other_calls_alone(store_url: str, steps:
     first = await work.aenqueue(0)
     for n in range(ROUNDS):
         mine = await work.options(delay="1h").aenqueue(n)
-        calls = [asyncio.ensure_future(work.aenqueue(n)) for _ in range(CANCELLED)]
-        calls += [asyncio.ensure_future(first.ainfo()) for _ in range(CANCELLED)]  # type: ignore[arg-type]
+        calls: list[asyncio.Future[object]] = [asyncio.ensure_future(work.aenqueue(n)) for _ in range(CANCELLED)]
+        calls += [asyncio.ensure_future(first.ainfo()) for _ in range(CANCELLED)]
         others = asyncio.gather(first.ainfo(), app.jobs.acount(), mine.acancel(), work.aenqueue(n))
         for _ in range(steps):
             await asyncio.sleep(0)

@@ -41,7 +41,8 @@ def test_a_time_limit_that_strikes_inside_enqueue_ends_the_body(store_url: str, 
             return "stopped"
 
     options = {"name": "interrupted.produce", "soft_timeout": "200ms", "timeout": milliseconds(20), "retries": 0}
-    task = app.task(**options)(produce if colour == "thread" else aproduce)  # type: ignore[call-overload]
+    body = produce if colour == "thread" else aproduce
+    task = app.task(**options)(body)  # type: ignore[call-overload]  # a dict of options has no type for each of them
     with app.worker(queues="default"):
         jobs = app.enqueue_many(task.s() for _ in range(STRUCK))
         assert [job.result(timeout=patience(30)) for job in jobs] == ["stopped"] * STRUCK

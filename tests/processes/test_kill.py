@@ -51,6 +51,23 @@ def test_an_orphaned_worker_hands_back_and_ends(fleet: Fleet, tmp_path: Path) ->
     assert overlaps(fleet.journal()) == []
 
 
+def test_an_orphaned_worker_says_that_another_worker_rescues_a_body_that_does_not_end(
+    fleet: Fleet, capfd: pytest.CaptureFixture[str]
+) -> None:
+    supervised = fleet.start()
+    (pid,) = supervised.wait_ready()
+    job = fleet.tasks.doze.enqueue(600)
+    fleet.started(job)
+    supervised.signal(signal.SIGKILL)
+    until(lambda: not alive(pid), what="the worker ends")
+    said = capfd.readouterr().err
+    assert f"job {job.id} (doze) does not end; the supervisor was killed" in said
+    assert "the supervisor gives it back" not in said
+    assert "stopped fast, running jobs were handed back, except 1 that does not end" in said
+    fleet.start()
+    fleet.started(job, times=2)
+
+
 @pytest.mark.row("W3", "B4")
 def test_a_witness_on_the_same_host_proves_the_death_of_a_whole_group(fleet: Fleet, tmp_path: Path) -> None:
     """Long before the lease is over: the lease is far longer than the test."""

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -60,10 +61,35 @@ def test_burst_does_not_wait_for_retrying_and_scheduled_jobs(
     async def flaky() -> None:
         raise ConnectionError
 
-    flaky.enqueue()
+    retries = [flaky.enqueue() for _ in range(2)]
+    later = plain.call("plain").options(delay="1h").enqueue()
+    code, said = work(plain, caplog, burst=True)
+    next_retry = min(job.info().due or datetime.max.replace(tzinfo=UTC) for job in retries)
+    assert code == 0
+    assert said == (
+        f"2 jobs wait for a retry, the next at {next_retry.isoformat(' ', 'seconds')}; "
+        f"1 is scheduled, at {(later.info().due or next_retry).isoformat(' ', 'seconds')}"
+    )
+    assert counts(plain) == {"succeeded": 1, "retrying": 2, "scheduled": 1}
+
+
+def test_burst_names_the_waiting_jobs_after_the_jobs_that_no_worker_can_run(
+    plain: Mainspring, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain.call("gone").enqueue()
     plain.call("plain").options(delay="1h").enqueue()
-    assert work(plain, caplog, burst=True) == (0, "all jobs finished")
-    assert counts(plain) == {"succeeded": 1, "retrying": 1, "scheduled": 1}
+    code, said = work(plain, caplog, burst=True)
+    assert code == 6
+    assert "knows task 'gone'; 1 job is scheduled, at " in said
+
+
+def test_a_drained_worker_does_not_say_that_all_jobs_are_finished(
+    plain: Mainspring, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, "mainspring.worker"), plain.worker():
+        plain.call("plain").options(delay="1h").enqueue()
+    *_, said = [r.getMessage() for r in caplog.records if " stopped: " in r.getMessage()]
+    assert said.endswith(" stopped: the jobs that it had started are finished")
 
 
 @pytest.mark.option("worker.until_empty")

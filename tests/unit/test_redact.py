@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from urllib.parse import quote
 
 import pytest
@@ -94,6 +95,16 @@ def test_short_values_are_not_searched() -> None:
 def test_each_text_of_a_container_is_remembered() -> None:
     remember({"a": ["inner-canary-1", {"b": b"inner-canary-2"}], "n": 70011234})
     assert redact("inner-canary-1 inner-canary-2 70011234") == "*** *** ***"
+
+
+def test_a_secret_of_the_job_that_contains_a_remembered_value_is_hidden_whole() -> None:
+    @dataclass(frozen=True)
+    class Job:
+        secrets: tuple[str, ...]
+
+    remember("contained-canary")
+    assert redact("it is contained-canary-9", Job(("contained-canary-9",))) == "it is ***"
+    assert redact("it is contained-canary", Job(("canary",))) == "it is ***"
 
 
 def test_only_the_newest_values_are_remembered_up_to_the_limit() -> None:

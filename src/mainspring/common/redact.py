@@ -99,11 +99,10 @@ def redact(text: str, job: JobWithSecrets | None = None) -> str:
     >>> redact("cannot reach postgresql://shop:hunter2@db/shop, token=abc123")
     'cannot reach postgresql://shop:***@db/shop, token=***'
     """
-    if _known:
-        text = _without(tuple(_known), text)
     here: JobWithSecrets | None = current.get(job)
-    if here is not None and (own := here.secrets):
-        text = _without(own, text)
+    own = here.secrets if here is not None else ()
+    if _known or own:
+        text = _without((*tuple(_known), *own), text)  # together: a value of one may contain a value of the other
     if "://" in text:
         text = re.sub(_URL, rf"\1:{HIDDEN}@", text)
     small = text.lower()

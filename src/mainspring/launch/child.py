@@ -196,7 +196,7 @@ class _WorkerProcess:
         worker = Worker(
             self._config, store, shared_state=self._shared_state, services=build_services,
             heartbeats=self._make_heartbeats, info=self._lock.facts(), supervised=True,
-            report_stuck=self._report_stuck,
+            supervisor_gone=lambda: self._pipe.orphaned, report_stuck=self._report_stuck,
         )  # fmt: skip
         self._pipe.set_handlers(worker.drain, worker.stop, worker.on_jobs_moved)
         with signals.handle_stop_signals(signals.StopCounter(worker.drain, worker.stop)):

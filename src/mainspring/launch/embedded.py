@@ -41,7 +41,7 @@ class EmbeddedWorker:
         self._error: BaseException | None = None
         self._restore_logs: Callable[[], None]
         self.exit_code: int | None = None
-        """0 if all jobs finished, 3 if jobs were handed back at the drain limit."""
+        """0 if the started jobs finished, 3 if jobs were handed back at the drain limit."""
 
     def start(self) -> None:
         """Start the thread, and wait until the worker claims jobs. Does nothing if the worker runs already."""

@@ -23,6 +23,7 @@ from mainspring.worker.job_lines import job_lines_at
 from mainspring.worker.lease.shared_state import ORDERED, STUCK, Phase, SharedState
 from mainspring.worker.lifespan import Lifespans
 from mainspring.worker.loop.demand import Demand
+from mainspring.worker.loop.left_jobs import LeftJobs
 from mainspring.worker.loop.loop_watch import LoopWatch
 from mainspring.worker.loop.turn_loop import TurnLoop
 from mainspring.worker.loop.wakeups import wait_until_empty, wake_on_new_jobs
@@ -44,7 +45,7 @@ TICK = 0.5
 _HOOKS = 0.4
 """The part of the grace in which hooks get the last events: sending the last acks takes the rest."""
 _ENDS = {
-    0: "all jobs finished",
+    0: "the jobs that it had started are finished",
     3: "unfinished jobs were handed back",
     4: "stopped fast, running jobs were handed back",
 }
@@ -93,9 +94,9 @@ class Worker:
 
     ``services`` builds its background services. ``heartbeats`` builds what keeps the lease while the event loop is
     busy. ``supervised``: a supervisor kills and replaces this process when a body does not end, and gives back the jobs
-    that still run then; ``report_stuck`` tells it the job, the token and the place of such a body. ``info`` is added to
-    the worker's registration. Any thread may call ``drain``, ``stop``, ``on_jobs_moved``, ``on_lost`` and
-    ``on_lease_low``.
+    that still run then, unless it was killed itself (``supervisor_gone``); ``report_stuck`` tells it the job, the token
+    and the place of such a body. ``info`` is added to the worker's registration. Any thread may call ``drain``,
+    ``stop``, ``on_jobs_moved``, ``on_lost`` and ``on_lease_low``.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Worker:
         heartbeats: MakeHeartbeats | None = None,
         info: Mapping[str, object] | None = None,
         supervised: bool = False,
+        supervisor_gone: Callable[[], bool] = lambda: False,
         report_stuck: Callable[[bytes, int, str], None] | None = None,
     ) -> None:
         self._outage = Outage(log)
@@ -120,6 +122,7 @@ class Worker:
                 outage=self._outage, check_loop=self.check_loop,
             )  # fmt: skip
         self.supervised = supervised
+        self._supervisor_gone = supervisor_gone
         self._log_level = logging.INFO if supervised else logging.DEBUG  # a program knows of its own embedded worker
         self._info = dict(info or {})
         self._report_stuck = report_stuck
@@ -128,7 +131,7 @@ class Worker:
         self._make_services = services
         self._lifespans = Lifespans(config.lifespans, config.settings.grace / 1e6)
         self._ended = False
-        self._left = ""
+        self._left: LeftJobs | None = None  # set when no job is left to wait for, with until_empty or burst
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn_loop: TurnLoop | None = None
         self._serving_since = 0.0
@@ -151,8 +154,8 @@ class Worker:
     async def run(self) -> int:
         """Work until the worker must end. Returns the exit code.
 
-        0: all jobs finished; 3: jobs were handed back at the drain limit, or the worker is replaced; 4: stopped fast;
-        6: with ``until_empty`` or ``burst``, jobs are left that no live worker can run.
+        0: the started jobs finished; 3: jobs were handed back at the drain limit, or the worker is replaced; 4: stopped
+        fast; 6: with ``until_empty`` or ``burst``, jobs are left that no live worker can run.
         """
         self._loop = asyncio.get_running_loop()
         self._shared_state.phase = Phase.STARTING
@@ -164,11 +167,7 @@ class Worker:
         finally:
             tick.cancel()
             await self._shut_down()
-        if self._left and code == Exit.CLEAN:
-            log.warning("worker %s stopped: %s", self.id, self._left)
-            return Exit.LEFT
-        log.log(self._log_level, "worker %s stopped: %s", self.id, _ENDS.get(code, code))
-        return code
+        return self._report_end(code)
 
     async def wait_started(self) -> None:
         """Wait until the worker is registered and about to claim."""
@@ -249,7 +248,9 @@ class Worker:
             )
         )  # fmt: skip
         turn_loop.on_runs_ended = self._services.on_runs_ended
-        self._drain = WorkerDrain(dispatcher, turn_loop, settings, supervised=self.supervised)
+        self._drain = WorkerDrain(
+            dispatcher, turn_loop, settings, supervised=self.supervised, supervisor_gone=self._supervisor_gone
+        )
         self._loop_watch = LoopWatch(
             self._shared_state, turn_loop, dispatcher, supervised=self.supervised, on_overdue=self._on_blocked_overdue
         )
@@ -429,6 +430,18 @@ class Worker:
         if self._shared_state.phase != Phase.REPLACE:
             self._shared_state.phase = Phase.DONE
         self._ended = True
+
+    def _report_end(self, code: int) -> int:
+        """Log the end and what is left. Returns the exit code."""
+        left = self._left
+        if left is None or code != Exit.CLEAN:
+            behind = 0 if self._drain is None else self._drain.left_behind
+            more = f", except {behind:,} that {'does' if behind == 1 else 'do'} not end" if behind else ""
+            log.log(self._log_level, "worker %s stopped: %s%s", self.id, _ENDS.get(code, code), more)
+            return code
+        said = "; ".join(filter(None, left)) or "all jobs finished"
+        log.log(logging.WARNING if left.stuck else self._log_level, "worker %s stopped: %s", self.id, said)
+        return Exit.LEFT if left.stuck else code
 
     def _left_to_supervisor(self) -> bool:
         """A body still runs: the supervisor gives its job back after this process has ended."""

@@ -480,3 +480,23 @@ class TestJointEnqueues:
             await asyncio.gather(*first)
             assert [each.created for each in await again] == [False]
         assert (await store.count(Query.everything()))[State.READY] == 3
+
+
+async def test_a_pipeline_that_is_cancelled_at_any_step_leaves_no_error_for_the_garbage_collector(
+    postgres_url: str,
+) -> None:
+    async def sleep(connection: connections.AsyncServerConnection) -> None:
+        async with connection.pipeline():
+            await connection.execute("select pg_sleep(30)")
+
+    for steps in range(12):  # of the event loop
+        connection = await connections.AsyncServerConnection.connect(postgres_url, autocommit=True)
+        call = asyncio.create_task(sleep(connection))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        connection.drop()
+        del call
+    gc.collect()  # an unraisable error fails the test

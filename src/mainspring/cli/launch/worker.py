@@ -39,8 +39,9 @@ def worker(
     APP is module:object, module, file.py or file.py:object. Without APP, the app is $MAINSPRING_APP, the app of the
     project file, or the app in app.py, main.py or tasks.py.
     SIGTERM or SIGINT drains: the worker claims no more jobs, running jobs finish within the drain limit, and the rest
-    go back to their queues. Exit codes: 0 all jobs finished, 3 jobs went back at the limit, 4 fast stop, 5 a process
-    was killed, 6 jobs are left that no live worker can run (--burst, --until-empty), 1 the workers could not start.
+    go back to their queues. Exit codes: 0 started jobs finished, 3 jobs went back at the limit, 4 fast stop, 5 a
+    process was killed, 6 jobs are left that no live worker can run (--burst, --until-empty), 1 the workers could not
+    start.
     """
     from mainspring.launch.run import run_target
 

@@ -3,15 +3,17 @@
 ``burst`` waits for ready and running jobs, ``until_empty`` also for scheduled and retrying jobs. Neither waits for a
 job that no event of this run can start: a job in a paused or disabled queue, of a task that the worker cannot run,
 pinned to another version, or behind a limit of size 0 or a breaker that stays open until an operator resets it.
-``burst`` does not wait for any open breaker. The jobs that are left are counted by what holds them: an end is never
-reported as "all jobs finished" while there are jobs that no live worker can run.
+``burst`` does not wait for any open breaker. The jobs that are left are counted: those that no live worker can run by
+what holds them, those that ``burst`` did not wait for by their state. An end is reported as "all jobs finished" only if
+no such job is left.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from mainspring.common.clock import to_datetime
 from mainspring.jobs.query import Query
 from mainspring.jobs.why import Obstacle, explain
 from mainspring.queues.records import QueueMode
@@ -31,6 +33,21 @@ _SOON = (State.READY, State.RUNNING)
 _LATER = (*_SOON, State.SCHEDULED, State.RETRYING)
 _HOLDS = frozenset({"paused", "disabled", "breaker", "no_worker", "labels", "version", "unknown_task", "dependency"})
 """The kinds of obstacles that do not end by themselves while this worker is the only one."""
+_LATER_WORDS = {
+    State.RETRYING: ("waits for a retry", "wait for a retry"),
+    State.SCHEDULED: ("is scheduled", "are scheduled"),
+    State.BLOCKED: ("waits for other jobs", "wait for other jobs"),
+}
+"""What the jobs that ``burst`` does not wait for are doing: one job, several jobs."""
+
+
+class LeftJobs(NamedTuple):
+    """What is left at the end of a run, in words; both are empty if nothing is left."""
+
+    stuck: str = ""
+    """The jobs that no live worker can run."""
+    later: str = ""
+    """The jobs that wait for their time or for other jobs, after ``burst``."""
 
 
 async def has_jobs_to_wait_for(store: Store, config: WorkerConfig) -> bool:
@@ -80,11 +97,41 @@ def _is_shut(bucket: BucketRow, *, burst: bool) -> bool:
     return bucket.size <= 0
 
 
-async def describe_left_jobs(store: Store, config: WorkerConfig) -> str:
-    """The jobs that no live worker can run, counted by what holds them; empty if there is none.
+async def describe_left_jobs(store: Store, config: WorkerConfig) -> LeftJobs:
+    """The jobs that are left. With ``queues=``, only jobs of these queues count; else all jobs of the store."""
+    stuck = await _describe_stuck(store, config)
+    return LeftJobs(stuck, await _describe_later(store, config) if config.settings.burst else "")
 
-    With ``queues=``, only jobs of these queues count; else all jobs of the store.
-    """
+
+async def _describe_later(store: Store, config: WorkerConfig) -> str:
+    """The jobs that ``burst`` did not wait for, by state; the next moment of those that are due at a time."""
+    queues = config.settings.queues if config.chosen_queues else None
+    counts = await store.count(Query.where(states=[*_LATER_WORDS], queues=queues))
+    parts: list[str] = []
+    for state, (one, several) in _LATER_WORDS.items():
+        if count := counts[state]:
+            noun = "" if parts else " job" if count == 1 else " jobs"
+            when = await _describe_next_due(store, Query.where(states=[state], queues=queues), count)
+            parts.append(f"{count:,}{noun} {one if count == 1 else several}{when}")
+    return "; ".join(parts)
+
+
+async def _describe_next_due(store: Store, query: Query, count: int) -> str:
+    """The earliest moment at which one of these jobs is due; empty if none is, or if there are too many to look at."""
+    dues: list[int] = []
+    cursor = None
+    while count <= _MAX_EXPLAINED:
+        page = await store.find(query, cursor=cursor)
+        dues += [row.due for row in page.jobs if row.due is not None and row.state is not State.BLOCKED]
+        if (cursor := page.cursor) is None:
+            break
+    if not dues:
+        return ""
+    return f", {'' if count == 1 else 'the next '}at {to_datetime(min(dues)).isoformat(' ', 'seconds')}"
+
+
+async def _describe_stuck(store: Store, config: WorkerConfig) -> str:
+    """The jobs that no live worker can run, counted by what holds them; empty if there is none."""
     settings = config.settings
     states = (State.READY,) if settings.burst else (State.READY, State.SCHEDULED, State.RETRYING, State.BLOCKED)
     query = Query.where(states=states, queues=settings.queues if config.chosen_queues else None)

@@ -13,6 +13,7 @@ from mainspring.worker.retry_log import RetryLog
 if TYPE_CHECKING:
     from mainspring.stores.base import Store
     from mainspring.worker.config import WorkerConfig
+    from mainspring.worker.loop.left_jobs import LeftJobs
     from mainspring.worker.loop.turn_loop import TurnLoop
     from mainspring.worker.retry_log import Outage
 
@@ -51,7 +52,7 @@ async def wake_on_new_jobs(store: Store, turn_loop: TurnLoop, config: WorkerConf
                 turn_loop.wake()
 
 
-async def wait_until_empty(store: Store, turn_loop: TurnLoop, config: WorkerConfig, outage: Outage) -> str:
+async def wait_until_empty(store: Store, turn_loop: TurnLoop, config: WorkerConfig, outage: Outage) -> LeftJobs:
     """Wait until no job is left that could still run here; see ``left_jobs``. Returns what is left, in words."""
     retry_log = RetryLog("counting the jobs that are left", log, outage)
     while True:

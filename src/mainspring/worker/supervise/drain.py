@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mainspring.common.clock import boottime
@@ -35,15 +36,19 @@ class WorkerDrain:
     """Waits for a drain or stop order, then ends all bodies and sends their acks."""
 
     def __init__(
-        self, dispatcher: Dispatcher, turn_loop: TurnLoop, settings: WorkerSettings, *, supervised: bool
-    ) -> None:
+        self, dispatcher: Dispatcher, turn_loop: TurnLoop, settings: WorkerSettings, *, supervised: bool,
+        supervisor_gone: Callable[[], bool],
+    ) -> None:  # fmt: skip
         self._dispatcher = dispatcher
         self._turn_loop = turn_loop
         self._supervised = supervised
+        self._supervisor_gone = supervisor_gone
         self._limit = settings.drain / 1e6
         self._grace = settings.grace / 1e6
         self.all_acked = True
         """Whether every ack has reached the store."""
+        self.left_behind = 0
+        """The number of jobs whose bodies do not end, and which the worker did not hand back."""
         self._begun = asyncio.Event()
         self._fast = asyncio.Event()
 
@@ -102,13 +107,23 @@ class WorkerDrain:
         await self._wait_for_bodies(min(self._grace, _FAST_GRACE) if self._fast.is_set() else self._grace)
 
     def _leave_behind(self, attempt: RunningAttempt) -> None:
-        """The body does not end. A supervisor gives its job back after this process; without one, hand it back now."""
+        """The body does not end. A supervisor gives its job back after this process; without one, hand it back now.
+
+        If the supervisor was killed, this process kills itself, and the rescuer of another worker finds it dead.
+        """
         job = (id_text(attempt.claim.id), attempt.claim.task)
         if attempt.ending is Ending.GONE:
             return
         if self._supervised:
             attempt.stuck = True
-            log.error("job %s (%s) does not end; the supervisor gives it back when this process is gone", *job)
+            self.left_behind += len(attempt.jobs)
+            if self._supervisor_gone():
+                log.error(
+                    "job %s (%s) does not end; the supervisor was killed, so this process ends and the next sweep of "
+                    "another worker rescues the job: at once on this host, else when the lease is over", *job,
+                )  # fmt: skip
+            else:
+                log.error("job %s (%s) does not end; the supervisor gives it back when this process is gone", *job)
             return
         log.error("job %s (%s) does not end; it is handed back while its body still runs", *job)
         for each in attempt.jobs:

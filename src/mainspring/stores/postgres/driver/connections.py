@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 import psycopg
@@ -85,6 +86,7 @@ class AsyncServerConnection(psycopg.AsyncConnection[TupleRow]):
             raise
         except (Exception, asyncio.CancelledError):
             self.drop()
+            _end(gen)
             raise
 
     def drop(self) -> None:
@@ -120,12 +122,14 @@ class ServerConnection(psycopg.Connection[TupleRow]):
 
     def wait(self, gen: PQGen[R], interval: float = 0.1, *more: Any, **named: Any) -> R:
         until = blocking_deadline.after(CALL_LIMIT) if self.until is None else self.until
+        limited = self._before(until, gen)
         try:
-            return super().wait(self._before(until, gen), interval, *more, **named)
+            return super().wait(limited, interval, *more, **named)
         except psycopg.Error:
             raise
         except BaseException:  # the call was interrupted
             self.pgconn.finish()
+            _end(limited)
             raise
 
     def _before(self, until: float, gen: PQGen[R]) -> PQGen[R]:
@@ -144,3 +148,10 @@ class ServerConnection(psycopg.Connection[TupleRow]):
 
     def __del__(self, *_: Any) -> None:
         """As in :class:`AsyncServerConnection`."""
+
+
+def _end(gen: PQGen[Any]) -> None:
+    """End the steps of an interrupted call on its closed connection. The end of a pipeline would use the connection
+    once more, and Python would report that error as unraisable when it frees the generator."""
+    with suppress(psycopg.Error, RuntimeError):  # RuntimeError: the generator wants to wait again
+        gen.close()

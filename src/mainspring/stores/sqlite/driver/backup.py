@@ -1,14 +1,14 @@
 """Back up and restore the file of a store: a copy while processes use it, and a replacement while none does."""
 
 # SQLite names files by text:
-# ruff: noqa: PTH100, PTH105, PTH108, PTH120
+# ruff: noqa: PTH100, PTH101, PTH105, PTH108, PTH110, PTH116, PTH120
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import time
-from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def restore(path: str, source: str) -> int:
     """Replace the database by a backup; returns its size in bytes.
 
     Refused while a process has the database open: SQLite would apply the write-ahead log of the former database to the
-    new one.
+    new one. The new file has the owner and the mode of the former one; if there was none, the owner of its directory.
     """
     url = f"sqlite:///{path}"
     _check_backup(source)
@@ -57,18 +57,41 @@ def restore(path: str, source: str) -> int:
             raise StoreConflict(
                 f"process {', '.join(map(str, pids))} uses the store", url=url, hint="Stop it, then restore again."
             )
-        size = _copy(source, path, before=lambda: _remove_log(path))
+        size = _copy(source, path, replaces=True)
         users.forget_inodes()
     return size
 
 
+def _keep_owner(made: str, path: str) -> None:
+    """Give a new file the owner and the mode of the file that it replaces, as far as this user may."""
+    found = _owner_of(path)
+    if hasattr(os, "chown"):
+        for owner in (found.st_uid, -1):  # a plain user may set the group
+            with suppress(PermissionError):
+                os.chown(made, owner, found.st_gid)
+                break
+    if stat.S_ISREG(found.st_mode):
+        os.chmod(made, stat.S_IMODE(found.st_mode))
+
+
+def _owner_of(path: str) -> os.stat_result:
+    """The file; if there is none, its directory."""
+    return os.stat(path if os.path.exists(path) else os.path.dirname(path))
+
+
 def _users_of(path: str) -> FileUsers:
-    folder = path + "-wake"
-    return FileUsers(path, folder if make_private(folder) else None, f"sqlite:///{path}")
+    """The users of the store. Root sees those of the store's owner, and leaves no file that locks the owner out."""
+    folder, found = path + "-wake", _owner_of(path)
+    for_root = hasattr(os, "geteuid") and os.geteuid() == 0 and found.st_uid != 0
+    owner = (found.st_uid, found.st_gid) if for_root else None
+    return FileUsers(path, folder if make_private(folder, owner) else None, f"sqlite:///{path}", owner)
 
 
-def _copy(source: str, target: str, before: Callable[[], None] | None = None) -> int:
-    """Copy a database page by page into a file beside ``target``, check the copy, and give it its name."""
+def _copy(source: str, target: str, *, replaces: bool = False) -> int:
+    """Copy a database page by page into a file beside ``target``, check the copy, and give it its name.
+
+    ``replaces``: ``target`` is a store, whose owner is kept and whose log is removed.
+    """
     made = f"{target}.{os.getpid()}.new"
     try:
         os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -78,8 +101,9 @@ def _copy(source: str, target: str, before: Callable[[], None] | None = None) ->
             if (found := copy.execute("pragma quick_check(1)").fetchall()) != [("ok",)]:
                 raise StoreCorrupt(f"the copy of {source} is damaged: {found[0][0]}", hint="Keep the original.")
         _sync(made)
-        if before is not None:
-            before()
+        if replaces:
+            _keep_owner(made, target)
+            _remove_log(target)
         os.replace(made, target)
         _sync(os.path.dirname(target) or ".")
         return Path(target).stat().st_size

@@ -38,7 +38,7 @@ from mainspring.errors import (
 try:
     import fcntl
 except ImportError:  # Windows has no flock, and does not let a program replace a file that is open
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # the code asks for None before it uses the module
 
 NETWORK = frozenset(
     (
@@ -188,13 +188,15 @@ class FileUsers:
 
     The directory beside the database has a file for each of them (``*.open``): it names the process and the inode of
     the database, and its user holds a lock on it, which ends with the process. ``opening`` is locked while a store
-    opens the database. ``file`` names the inodes of the database and of its log at the last opening.
+    opens the database. ``file`` names the inodes of the database and of its log at the last opening. Root gives the
+    files to the ``owner`` of the store.
     """
 
-    def __init__(self, path: str, folder: str | None, url: str) -> None:
+    def __init__(self, path: str, folder: str | None, url: str, owner: tuple[int, int] | None = None) -> None:
         self._path = path
         self._folder = folder if fcntl is not None else None
         self._url = url
+        self._owner = owner
         self._name = ""
         self._file: int | None = None
 
@@ -236,6 +238,7 @@ class FileUsers:
         except OSError:  # the directory belongs to another user: nothing can be known of other processes
             self._folder = None
             return None
+        self._give_to_owner(lock)
         while not _try_lock(lock):
             if time.monotonic() > until:
                 os.close(lock)
@@ -294,10 +297,16 @@ class FileUsers:
         with suppress(OSError):
             if log is not None and self._noted() != (database, log):
                 _write(f"{self._folder}/file", f"{database[0]} {database[1]} {log[0]} {log[1]}")
+                self._give_to_owner(f"{self._folder}/file")
             file = os.open(f"{self._folder}/{self._name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | NO_LINK, 0o600)
             self._file = file
+            self._give_to_owner(file)
             _try_lock(file)
             os.write(file, f"{os.getpid()} {database[0]} {database[1]}".encode())
+
+    def _give_to_owner(self, file: int | str) -> None:
+        if self._owner is not None:
+            os.chown(file, *self._owner)
 
     def leave(self) -> None:
         """This store has closed its connections."""

@@ -280,10 +280,15 @@ def _finish(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def make_private(folder: str) -> bool:
-    """Make a directory for this user alone; False if it cannot be made or belongs to another user."""
+def make_private(folder: str, owner: tuple[int, int] | None = None) -> bool:
+    """Make a directory for this user alone; False if it cannot be made or belongs to another user.
+
+    Root may make it for an ``owner``, by the ids of user and group.
+    """
     try:
         os.mkdir(folder, 0o700)
+        if owner is not None:
+            os.chown(folder, *owner)
     except FileExistsError:
         pass
     except OSError:
@@ -292,5 +297,5 @@ def make_private(folder: str) -> bool:
         found = os.lstat(folder)
     except OSError:
         return False
-    mine = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+    mine = not hasattr(os, "geteuid") or found.st_uid == (os.geteuid() if owner is None else owner[0])
     return stat.S_ISDIR(found.st_mode) and mine and not found.st_mode & 0o077

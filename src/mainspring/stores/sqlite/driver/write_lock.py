@@ -23,7 +23,7 @@ from .files import NO_LINK
 try:
     import fcntl
 except ImportError:  # Windows has no flock: only the short random waits below make the lock fairer
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # the code asks for None before it uses the module
 
 PATIENCE, OWN_PATIENCE = 8.0, 2.0
 """Seconds to wait for the lock of another process, and for a lock that this process holds itself."""
