@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mainspring import Mainspring
+from mainspring import Mainspring, Rate
 
 FOLDER = tempfile.mkdtemp(prefix="first-hour-")
 URL = f"sqlite:///{FOLDER}/jobs.db"
@@ -82,6 +82,13 @@ def _() -> object:
     return chain
 
 
+@mistake("@app.task def work(self, x)")
+def _() -> object:
+    def work(self, x): ...  # type: ignore[no-untyped-def]  # the mistake
+
+    return app.task(work)
+
+
 # ---- declaring tasks ---------------------------------------------------------------------------------
 
 
@@ -114,6 +121,37 @@ def _() -> object:
     return app.schedule(cron="0 25 * * *")(sorted_copy)
 
 
+@mistake('@app.task(ack="early", retries=5)')
+def _() -> object:
+    return app.task(ack="early", retries=5)(sorted_copy)
+
+
+@mistake('@app.task(limit=Rate("100/m"))')
+def _() -> object:
+    rate: Any = Rate
+    return app.task(limit=rate("100/m"))(sorted_copy)
+
+
+@mistake('@app.on("failed") def failed()')
+def _() -> object:
+    def failed() -> None: ...
+
+    return app.on("failed")(failed)
+
+
+@mistake('@app.on("dead", queue="email")')
+def _() -> object:
+    return app.on("dead", queue="email")
+
+
+@mistake("a follow-up def report(job)")
+def _() -> object:
+    def report(job): ...  # type: ignore[no-untyped-def]  # the mistake
+
+    app.task(name="shop.report")(report)
+    return app.task(name="shop.sort", on_success="shop.report")(sorted_copy).enqueue([3, 1])
+
+
 # ---- enqueueing --------------------------------------------------------------------------------------
 
 
@@ -130,6 +168,21 @@ def _() -> object:
 @mistake('add.enqueue(2, "three")')
 def _() -> object:
     return add.enqueue(2, "three")
+
+
+@mistake("add.enqueue(2, 3, delay=60)")
+def _() -> object:
+    return add.enqueue(2, 3, delay=60)
+
+
+@mistake('app.call("shop.load", {(1, 2): 3})')
+def _() -> object:
+    return app.call("shop.load", {(1, 2): 3})
+
+
+@mistake('app.call("shop.load", float("nan"))')
+def _() -> object:
+    return app.call("shop.load", float("nan"))
 
 
 @mistake('app.call("shop.load", open(...))')
@@ -240,6 +293,24 @@ def _() -> object:
     )
     said = command("worker", "mail.py", "-Q", "emali", "--burst")
     return next(line.partition("mainspring.worker: ")[2] for line in said.splitlines() if "'emali'" in line)
+
+
+@mistake('@app.on("succeeded", task="send") for the task mail.send')
+def _() -> object:
+    with Path(FOLDER, "mail.py").open("a") as file:
+        file.write('@app.on("succeeded", task="send")\ndef sent(event): ...\n')
+    said = command("worker", "mail.py", "--burst")
+    return next(line.partition("mainspring.worker: ")[2] for line in said.splitlines() if "app.on" in line)
+
+
+@mistake("add.enqueue(2, 3).result() at the top level of tasks.py")
+def _() -> object:
+    Path(FOLDER, "tasks.py").write_text(
+        f"from mainspring import Mainspring\napp = Mainspring({URL!r})\n"
+        '@app.task(name="shop.add")\ndef add(a: int, b: int) -> int:\n    return a + b\n'
+        "print(add.enqueue(2, 3).result())\n"
+    )
+    return command("worker", "tasks.py", "--burst")
 
 
 def command(*words: str) -> str:

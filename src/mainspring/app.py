@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainspring.client import blocking
 from mainspring.client.client import Client
+from mainspring.common.callables import explain_call
 from mainspring.common.handles import Reserved
 from mainspring.errors import InvalidOption
 from mainspring.jobs.call import Call, aenqueue, checked_calls, enqueue
@@ -188,13 +189,19 @@ class Mainspring(Reserved):
 
         return Election(self, LockName("election", check_name("election", name)), ttl, elected, lost)
 
+    @explain_call(
+        "app.on",
+        '@app.on("dead", task="shop.*")',
+        queue="A hook is chosen by the event and the task. Compare event.queue in the function.",
+    )
     def on(
         self, *events: EventName | BreakerEventName | ScheduleEventName, task: str | None = None
     ) -> Callable[[H], H]:
         """Call a function at events of jobs: ``@app.on("dead")``, ``@app.on("failed", "dead", task="shop.*")``.
 
         The function takes an ``Event`` and runs at most once, in the worker that stored the change; an exception is
-        logged. Use a follow-up job (``on_dead=``, ``on_success=``, ``on_cancel=``) for work that must not be lost. At
+        logged. ``task`` is the name of a task or a pattern; a worker without such a task logs a warning when it starts.
+        Use a follow-up job (``on_dead=``, ``on_success=``, ``on_cancel=``) for work that must not be lost. At
         events of breakers (``@app.on("breaker_opened")``) the function takes a ``BreakerEvent``, at events of schedules
         (``@app.on("schedule_disabled")``) a ``ScheduleEvent``.
         """
@@ -218,8 +225,9 @@ class Mainspring(Reserved):
     # ---- do -----------------------------------------------------------------------------------
 
     def call(self, task: str, /, *args: Any, **kwargs: Any) -> Call[Any]:
-        """A call by the name of its task, which need not be importable here.
+        """A call by the name of its task, not enqueued: no job exists before its ``.enqueue()``.
 
+        The task need not be importable here.
         If the task is not known here, its arguments must be plain JSON values, and its queue is the one that the routes
         name, or ``default``, or the one of ``.options(queue=...)``.
         """

@@ -127,7 +127,7 @@ class Mixed:
         self.quitter = app.task(name="quitter", retries=5)(quitter)
         self.hopeless = app.task(name="hopeless", retries=0)(hopeless)
         self.tells = app.task(name="tells", retries=0)(tells)
-        self.early = app.task(name="early", retries=5, ack="early")(good)
+        self.early = app.task(name="early", ack="early")(good)
         self.endless = app.task(name="endless", retries=0)(endless)
         self.narrow = app.task(name="narrow", retries=0, limit=Concurrency(1))(good)
         self.paced = app.task(

@@ -227,7 +227,7 @@ class Playground:
         self.poison = app.task(name="poison", retries=0)(poison)
         self.stuck = app.task(name="stuck", retries=1, timeout="500ms", backoff="100ms")(stuck)
         self.stuck_loop = app.task(name="stuck_loop", retries=1, timeout="500ms", backoff="100ms")(stuck_loop)
-        self.early = app.task(name="early", retries=5, ack="early")(wait_for)
+        self.early = app.task(name="early", ack="early")(wait_for)
         self.strict = app.task(name="strict", retries=0, fence="strict")(guarded)
         self.leave_child = app.task(name="leave_child", retries=0)(leave_child)
 

@@ -88,6 +88,8 @@ def test_the_advice_for_a_value_that_would_change_works(app: Mainspring, value: 
     with pytest.raises(ArgumentNotSerializable) as caught:
         first.s(value)
     declared = re.fullmatch(r"Declare its type in the task's signature: x: (.*)", caught.value.hint)
+    if pairs := re.fullmatch(r"Pass pairs, list\(x.items\(\)\), declared as (.*), or a dict .*", caught.value.hint):
+        declared, value = pairs, list(value.items())
     if declared is None:
         assert re.match("Pass lists instead of tuples and sets|Pass plain values", caught.value.hint)
         return

@@ -185,7 +185,7 @@ class TestTypes:
             (list[int], [1, "2"], r"argument 'value\[1\]' expected int, got str"),
             (dict[str, list[int]], {"a": [None]}, r"expected int, got None"),
             (Invoice, Invoice([Line("a", "1")]), r"argument 'value\.lines\[0\]\.price' expected int, got str"),  # type: ignore[arg-type]  # the mistake under test
-            (Invoice, {"lines": []} | {"color": 1} | {"lines": 1}, r"value\.lines' expected array, got int"),
+            (Invoice, {"lines": []} | {"color": 1} | {"lines": 1}, r"value\.lines' expected list\[Line\], got int"),
             (Line, {"name": "a"}, "missing required field price"),
             (Literal["a", "b"], "c", "invalid enum value"),
             (Colour, "green", "invalid enum value"),
@@ -296,7 +296,7 @@ class TestBinding:
         assert signature.decode_call(signature.encode_call((1,), {})) == ((1,), {"flag": False})
         with pytest.raises(WrongArgument, match=r"argument 'rest\[1\]' expected date, got int"):
             signature.encode_call((1, date(2030, 1, 1), 5), {})
-        with pytest.raises(WrongArgument, match="argument 'x' expected decimal, got str"):
+        with pytest.raises(WrongArgument, match="argument 'x' expected Decimal, got str"):
             signature.encode_call((1,), {"x": "1"})
 
     def test_the_context_is_left_out(self) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from mainspring.codec import wire
 from mainspring.codec.failures import text_of
+from mainspring.codec.mismatch import describe_mismatch
 from mainspring.common.redact import HIDDEN
 from mainspring.common.secret import Secret
 from mainspring.errors import MainspringError, ResultNotSerializable, ResultTooLarge, Undecodable, shown
@@ -35,7 +36,7 @@ def encode_result(value: Any, annotation: Any = Any, limit: int = RESULT_LIMIT) 
     try:
         return _encode(value, annotation, limit)
     except Exception as error:  # noqa: BLE001 - encoders run user code, and the work of the job is already done
-        return EncodedResult(None, _not_serializable(value, error))
+        return EncodedResult(None, _not_serializable(value, annotation, error))
 
 
 def decode_result(data: bytes | memoryview, annotation: Any = Any) -> Any:
@@ -56,7 +57,8 @@ def _encode(value: Any, annotation: Any, limit: int) -> EncodedResult:
         return EncodedResult(None, ResultNotSerializable(f"the result is nested deeper than {wire.DEPTH_LIMIT} levels"))
     back = wire.decode(data, annotation)
     if wire.difference(value, back, "result") is not None:
-        found = wire.difference(wire.convert(value, annotation), back, "result", tuples_as_lists=True)
+        held = value if wire.loses_fields(value, back, "result") else wire.convert(value, annotation)
+        found = wire.difference(held, back, "result", tuples_as_lists=True)
         if found is not None:
             return EncodedResult(None, _would_change(*found))
     if b"\\u0000" in data and (path := wire.find(value, "result", wire.has_nul)) is not None:
@@ -65,22 +67,40 @@ def _encode(value: Any, annotation: Any, limit: int) -> EncodedResult:
 
 
 def _would_change(path: str, sent: Any, back: Any) -> ResultNotSerializable:
+    if wire.is_not_finite(sent):
+        return _not_finite(path, sent)
+    hint = "Declare the task's return type, or return plain JSON values."
+    if isinstance(sent, type(back)):  # a subclass of the declared type
+        hint = f"Declare {type(sent).__name__} in the task's return type, or return a plain {type(back).__name__}."
     return ResultNotSerializable(
         f"{path} is {shown(sent)} and would be read back as {HIDDEN if isinstance(sent, Secret) else shown(back)}",
-        hint="Declare the task's return type, or return plain JSON values.",
+        hint=hint,
     )
 
 
-def _not_serializable(value: Any, error: Exception) -> ResultNotSerializable:
+def _not_finite(path: str, sent: float) -> ResultNotSerializable:
+    why = f"{path} is {sent}; JSON has no NaN and no infinity"
+    return ResultNotSerializable(why, hint="Return None, or the number as text.")
+
+
+def _not_serializable(value: Any, annotation: Any, error: Exception) -> ResultNotSerializable:
     if isinstance(error, msgspec.ValidationError):
+        if (found := wire.find_part(value, "result", wire.is_not_finite)) is not None:
+            return _not_finite(*found)
         return ResultNotSerializable(
-            f"the result does not have the declared type: {text_of(error).replace('`', '')}",
+            f"the result does not have the declared type: {describe_mismatch(value, annotation, 'result', error)}",
             hint="Return a value of the annotated type, or correct the annotation.",
         )
     try:
         path, part, _ = wire.unwritable(value, "result") or ("result", value, error)
     except Exception:  # noqa: BLE001 - the search runs user code too
         path, part = "result", value
+    if (key := wire.bad_key(part)) is not None:
+        return ResultNotSerializable(
+            f"{path} is a dict with the key {shown(key.value, 40)}; "
+            f"{'None' if key.value is None else f'a {type(key.value).__name__}'} cannot be a key in JSON",
+            hint="Return pairs, list(rows.items()), or a dict with text as keys.",
+        )
     name, why = type(part).__name__, text_of(error)
     article = "an" if name[:1].lower() in "aeio" else "a"
     reason = f" ({type(error).__name__}: {shown(why)})" if why else ""

@@ -30,6 +30,7 @@ from mainspring.codec import wire
 from mainspring.codec.annotations import Parameters, holds_secret, resolve_parameters, resolve_return
 from mainspring.codec.canonical import plain
 from mainspring.codec.failures import text_of
+from mainspring.codec.mismatch import describe_mismatch, shown_type
 from mainspring.codec.results import RESULT_LIMIT, EncodedResult, decode_result, encode_result
 from mainspring.common.redact import HIDDEN, looks_secret
 from mainspring.common.secret import Secret
@@ -303,7 +304,7 @@ class Signature:
         try:
             held = wire.convert(value, declared)
         except Exception as error:  # noqa: BLE001 - as above
-            if not (isinstance(declared, type) and isinstance(value, declared)):
+            if not wire.loses_fields(value, back, name):
                 raise self._wrong(name, value, declared, error) from None
             held = value  # a subclass: the error below names the lost fields
         found = wire.difference(held, back, name)
@@ -319,19 +320,21 @@ class Signature:
         )
 
     def _wrong(self, name: str, value: Any, declared: Any, error: Exception) -> EnqueueError:
-        try:
-            wire.convert(value, declared)
-        except Exception as natural:  # noqa: BLE001 - this error describes the value, not its JSON
-            error = natural
-        text, _, place = text_of(error).replace("`", "").replace("got null", "got None").partition(" - at ")
-        if not place and isinstance(declared, type):
-            text = text.replace("Expected object,", f"Expected {declared.__name__},")
-        path = place.replace("$", name) if place else name
-        said = text[:1].lower() + text[1:] if text.startswith("Expected") else ": " + text
-        return WrongArgument(self.task, name, f"argument {path!r} {said}".replace(" : ", ": "), path=path)
+        found = describe_mismatch(value, declared, name, error)
+        said = f"argument {found.path!r} {found.text}".replace(" : ", ": ", 1)
+        return WrongArgument(self.task, name, said, path=found.path)
 
     def _unwritable(self, name: str, value: Any, declared: Any) -> EnqueueError:
         path, part, error = wire.unwritable(value, name) or (name, value, None)
+        if (key := wire.bad_key(part)) is not None:
+            return ArgumentNotSerializable(
+                self.task,
+                name,
+                f"argument {path!r} is a dict with the key {shown(key.value, 40)}; "
+                f"{_kind(key.value)} cannot be a key in JSON",
+                path=path,
+                hint=_pairs_advice(path, part),
+            )
         if isinstance(error, UnicodeEncodeError):
             return ArgumentNotSerializable(
                 self.task,
@@ -384,7 +387,7 @@ def _kind(value: Any) -> str:
     name = type(value).__name__
     if value is None:
         return "None"
-    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+    return f"{'an' if name[:1].lower() in 'aeio' else 'a'} {name}"
 
 
 def _advice(name: str, value: Any) -> str:
@@ -392,9 +395,18 @@ def _advice(name: str, value: Any) -> str:
     with suppress(Exception):  # the value has no annotation that can be computed
         annotation = _annotation_of(value)
         if wire.difference(value, wire.decode(wire.encode(value), annotation), name) is None:
-            said = annotation.__name__ if type(annotation) is type else str(annotation)
-            return f"Declare its type in the task's signature: {name.partition('[')[0]}: {said}"
+            return f"Declare its type in the task's signature: {name.partition('[')[0]}: {shown_type(annotation)}"
     return "Pass lists instead of tuples and sets, and dicts with text as keys; or declare the type as a dataclass."
+
+
+def _pairs_advice(path: str, value: dict[Any, Any]) -> str:
+    """What to pass instead of a dict whose keys JSON cannot write."""
+    pairs, declared = list(value.items()), ""
+    with suppress(Exception):  # as above
+        annotation = _annotation_of(pairs)
+        if wire.difference(pairs, wire.decode(wire.encode(pairs), annotation), path) is None:
+            declared = f" declared as {shown_type(annotation)},"
+    return f"Pass pairs, list({path}.items()),{declared} or a dict with text as keys."
 
 
 def _annotation_of(value: Any) -> Any:

@@ -14,7 +14,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from math import isfinite
-from typing import Any, get_args, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
 from uuid import UUID
 
 import msgspec
@@ -162,15 +162,43 @@ def unwritable(value: Any, path: str, depth: int = DEPTH_LIMIT) -> tuple[str, An
     return None
 
 
-def find(value: Any, path: str, wanted: Callable[[Any], bool], depth: int = DEPTH_LIMIT) -> str | None:
-    """The path of the first part for which the function returns True."""
+class BadKey(NamedTuple):
+    """A key of a dict that cannot be the name of a JSON field."""
+
+    value: Any
+
+
+def bad_key(value: Any) -> BadKey | None:
+    """The first key of a dict that cannot be written; None for other values, and if every key can be written."""
+    for key in value if isinstance(value, dict) else ():
+        try:
+            encode({key: None})
+        except Exception:  # noqa: BLE001 - an encoder runs user code
+            return BadKey(key)
+    return None
+
+
+def loses_fields(sent: Any, back: Any, path: str) -> bool:
+    """Whether the first difference is an object of a subclass that would be read back as its base class."""
+    found = difference(sent, back, path)
+    return found is not None and type(found[1]) is not type(found[2]) and isinstance(found[1], type(found[2]))
+
+
+def find_part(value: Any, path: str, wanted: Callable[[Any], bool], depth: int = DEPTH_LIMIT) -> tuple[str, Any] | None:
+    """The path and the first part for which the function returns True."""
     if wanted(value):
-        return path
+        return path, value
     if depth:
         for step, part in children(value):
-            if (found := find(part, path + step, wanted, depth - 1)) is not None:
+            if (found := find_part(part, path + step, wanted, depth - 1)) is not None:
                 return found
     return None
+
+
+def find(value: Any, path: str, wanted: Callable[[Any], bool]) -> str | None:
+    """The path of the first part for which the function returns True."""
+    found = find_part(value, path, wanted)
+    return None if found is None else found[0]
 
 
 def has_nul(value: Any) -> bool:

@@ -6,12 +6,14 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, TypeVar, cast, get_args
 
-from mainspring.errors import InvalidOption
+from mainspring.errors import InvalidOption, UnknownOption
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 UNRUN = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
 """Types of return values that have not run yet."""
@@ -67,6 +69,61 @@ def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
         return list(inspect.signature(fn).parameters.values())
     except (ValueError, TypeError):
         return []
+
+
+def accepts(fn: Callable[..., Any], count: int) -> bool:
+    """Whether a call with this number of positional arguments fits the signature, or the signature is unknown."""
+    try:
+        inspect.signature(fn).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        return True
+    return True
+
+
+def explain_call(subject: str, example: str, **hints: str) -> Callable[[F], F]:
+    """Decorate a function for users: a call that does not fit its signature raises an error of an option.
+
+    Python's own ``TypeError`` says neither what a missing argument means nor which keywords exist. ``example`` is a
+    correct call, ``hints`` has a sentence for names that people try.
+    """
+
+    def decorate(fn: F) -> F:
+        @functools.wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return fn(*args, **kwargs)
+            except TypeError as error:
+                if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+                    raise  # from inside of the function
+                wrong = _wrong_call(fn, subject, args, kwargs, f"Example: {example}", hints)
+                raise wrong or error from None
+
+        return cast("F", call)
+
+    return decorate
+
+
+class _NotGiven:
+    def __repr__(self) -> str:
+        return "..."
+
+
+def _wrong_call(
+    fn: Callable[..., Any], subject: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], example: str,
+    hints: Mapping[str, str],
+) -> UnknownOption | InvalidOption | None:  # fmt: skip
+    own = list(inspect.signature(fn).parameters.values())[1:]  # without self
+    names = [each.name for each in own if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    for name in kwargs:
+        if name not in names:
+            return UnknownOption(subject, name, names, hint=hints.get(name, f"Options: {', '.join(names)}. {example}"))
+    for each in own[len(args) - 1 :]:
+        if each.name in names and each.default is each.empty and each.name not in kwargs:
+            return InvalidOption(each.name, _NotGiven(), "is missing", subject=subject, hint=example)
+    rest = args[1 + sum(each.kind is each.POSITIONAL_OR_KEYWORD for each in own) :]
+    return InvalidOption(subject, rest[0], "is one argument too many", hint=example) if rest else None
 
 
 def takes_context(fn: Callable[..., Any]) -> str:

@@ -2,8 +2,8 @@
 
 Four things are hidden: passwords in URLs and after names that look secret (``password=...``, ``"api_key": "..."``,
 ``Authorization: ...``); values under names that look secret or are declared as sensitive; values that this process
-has seen as secrets; and, in the texts of a running job, the values of its secret arguments. When in doubt, a value is
-hidden.
+has seen as secrets; and, in the texts of a running job, the values of its secret arguments. Of arguments that are
+shown, passwords in URLs are hidden too. When in doubt, a value is hidden.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _HINTS = (
 # Not compiled here: a program that only declares tasks needs none of them.
 _NAME = rf"(?:^|_)(?:{_WORDS})(?:_|$)"
 _URL = r"(\b[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s:/@\"'<>]{0,200}):[^\s\"'<>]{1,1000}@"
+_QUERY = rf"(?i)([?&](?:[\w-]{{0,30}}[_-])?(?:{_WORDS})=)[^&#\s\"'<>]+"
 _COOKIE = r"(?i)(\b(?:set-)?cookie:\s{0,3})[^\r\n]+"
 _BEARER = r"(?i)(\bbearer\s{1,3})[A-Za-z0-9._~+/=-]{8,}"
 _PAIR = rf"""(?ix)
@@ -112,6 +113,17 @@ def redact(text: str, job: JobWithSecrets | None = None) -> str:
     return text
 
 
+def mask_urls(text: str) -> str:
+    """The text with ``***`` for passwords in its URLs, and for values of their parameters with secret names.
+
+    >>> mask_urls("copy postgresql://shop:hunter2@db/shop to https://backup/in?token=abc&day=1")
+    'copy postgresql://shop:***@db/shop to https://backup/in?token=***&day=1'
+    """
+    if "://" not in text:
+        return text
+    return re.sub(_QUERY, rf"\1{HIDDEN}", re.sub(_URL, rf"\1:{HIDDEN}@", text))
+
+
 def redact_in(value: Any, job: JobWithSecrets | None = None) -> Any:
     """A copy of plain JSON data with secrets in texts, and values under names that look secret, hidden.
 
@@ -133,6 +145,8 @@ def redact_in(value: Any, job: JobWithSecrets | None = None) -> Any:
 
 def hide(mapping: Mapping[str, Any], names: Iterable[str] = ()) -> dict[str, Any]:
     """A copy with ``***`` for the values under ``names`` and under names that look secret, at any depth.
+
+    Passwords in URLs are hidden in every text.
 
     >>> hide({"to": "ann", "card": "4111", "login": {"apiKey": "k"}}, ["card"])
     {'to': 'ann', 'card': '***', 'login': {'apiKey': '***'}}
@@ -176,7 +190,7 @@ def _inside(value: Any, names: frozenset[str], depth: int) -> Any:
         return {name: _hidden(name, item, names, depth) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_inside(item, names, depth - 1) for item in value]
-    return value
+    return mask_urls(value) if isinstance(value, str) else value
 
 
 def _without(values: Iterable[str], text: str) -> str:
@@ -200,6 +214,18 @@ def _under(value: Any, names: frozenset[str], depth: int) -> Iterator[Any]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _under(item, names, depth - 1)
+    elif isinstance(value, str) and "://" in value:
+        yield from _url_secrets(value)
+
+
+def _url_secrets(text: str) -> Iterator[str]:
+    """The secrets that :func:`mask_urls` hides, as they are written and decoded."""
+    from urllib.parse import unquote
+
+    for pattern in (_URL, _QUERY):
+        for found in re.finditer(pattern, text):
+            written = found[0][len(found[1]) :].removeprefix(":").removesuffix("@")
+            yield from dict.fromkeys((written, unquote(written)))
 
 
 def _forms_of(value: Any, shortest: int) -> Iterator[str]:

@@ -40,7 +40,10 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Call(Handle, Generic[R_co]):
-    """A call is immutable: every change returns a new call. ``task.s(...)`` and ``app.call(...)`` make calls."""
+    """A task with its arguments, not enqueued: no job exists before ``.enqueue()``.
+
+    ``task.s(...)`` and ``app.call(...)`` make calls. A call is immutable: every change returns a new call.
+    """
 
     __slots__ = ("_arguments", "_options", "app", "target")
 

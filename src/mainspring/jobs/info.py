@@ -92,7 +92,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What went wrong although the job has succeeded: its result was too large and was dropped."""
     args: dict[str, Any]
     """The arguments by name; ``@`` has the positional arguments of a call by task name. ``***`` replaces hidden
-    arguments and arguments whose names look secret."""
+    arguments, arguments whose names look secret, and passwords in URLs."""
     options: dict[str, Any]
     """The options of the job: ``ack``, ``crashes``; ``retries`` and ``timeout`` if they were given for this job."""
     tags: tuple[str, ...]
@@ -111,7 +111,9 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     occurrence: datetime | None
     """The occurrence of the schedule: when the run was due by the rule, or when it was triggered."""
     attempts: tuple[AttemptInfo, ...]
-    """Every ended attempt except a plain success, oldest first; empty in listings."""
+    """The ended attempts that did not succeed, oldest first: failed, timed out, crashed, interrupted, snoozed. The
+    attempt that succeeded is not among them: ``attempt`` has its number, ``started`` and ``finished`` its times. In
+    listings it is empty."""
 
     @property
     def final(self) -> bool:

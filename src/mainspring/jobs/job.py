@@ -10,7 +10,7 @@ from uuid import UUID
 
 from mainspring.client import blocking
 from mainspring.codec import loads
-from mainspring.common.current import current
+from mainspring.common.current import current, importing
 from mainspring.common.handles import Handle
 from mainspring.common.ids import id_of
 from mainspring.common.pause import PollPause
@@ -23,6 +23,7 @@ from mainspring.errors import (
     ResultTimeout,
     ResultTooLarge,
     StoreError,
+    WouldDeadlock,
     WrongState,
     mask_url,
 )
@@ -230,6 +231,12 @@ class Job(Handle, Generic[R_co]):
         """Wait. Inside a job the slot of that job runs other jobs meanwhile."""
         row = await self._row()
         attempt = current.get(None)
+        if row.state not in FINAL and importing.get():
+            raise WouldDeadlock(
+                f"the code waits for a job of task {self.task!r} while a worker imports it, "
+                "and the worker runs no job before the import has ended",
+                hint='Put the wait into a function, or under if __name__ == "__main__":, which an import does not run.',
+            )
         if attempt is None or row.state in FINAL:
             return await self._poll_until_end(row, timeout)
         lender = attempt.environment.lender

@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.codec import loads
+from mainspring.common.callables import name_of
 from mainspring.common.clock import to_datetime
 from mainspring.common.ids import derived_id
 from mainspring.errors import ArgumentError, InvalidOption
@@ -292,6 +293,12 @@ def check_follow_up(event: str, wanted: Any, subject: str) -> None:
         raise InvalidOption(event, wanted, "cannot have connection=", subject=subject, hint=hint)
 
 
+def _how_to_follow(app: Mainspring, wanted: Any, event: str) -> str:
+    task: Any = app.tasks.find(wanted) if isinstance(wanted, str) else wanted
+    name = name_of(task.fn)
+    return f"Write def {name}(job: UUID), with from uuid import UUID; or give a call: {event}={name}.s(...)."
+
+
 def _call_of(app: Mainspring, wanted: Any, job: UUID, event: str, subject: str) -> Call[Any]:
     """The call of a follow-up job, which the option names by a task, the name of a task, or a complete call."""
     try:
@@ -303,7 +310,7 @@ def _call_of(app: Mainspring, wanted: Any, job: UUID, event: str, subject: str) 
         raise InvalidOption(event, wanted, error.why, subject=subject, hint=error.hint) from None
     except ArgumentError as error:
         why = f"must take one argument, the UUID of the job that ended: {error.args[0]}"
-        raise InvalidOption(event, wanted, why, subject=subject) from None
+        raise InvalidOption(event, wanted, why, subject=subject, hint=_how_to_follow(app, wanted, event)) from None
     if call.app is not app:
         raise InvalidOption(event, wanted, "is a call of another app", subject=subject)
     return call

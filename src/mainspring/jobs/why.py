@@ -17,7 +17,7 @@ import msgspec
 
 from mainspring.breakers.records import BREAKER_SUFFIX, BreakerRow
 from mainspring.common.clock import to_datetime
-from mainspring.common.redact import HIDDEN, looks_secret
+from mainspring.common.redact import HIDDEN, looks_secret, mask_urls
 from mainspring.common.text import describe_same_function
 from mainspring.errors import did_you_mean
 from mainspring.jobs.lanes import BULK, VERSION, base_of, terms_of, version_term
@@ -190,7 +190,7 @@ def _without_secret(bucket: BucketRow, row: JobRow) -> BucketRow:
     if bucket.name == bucket.limit or not (
         looks_secret(by) or by in msgspec.json.decode(row.record, type=JobBody).hide
     ):
-        return bucket
+        return msgspec.structs.replace(bucket, name=mask_urls(bucket.name))
     return msgspec.structs.replace(bucket, name=f"{bucket.limit}={HIDDEN}")
 
 

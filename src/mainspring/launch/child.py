@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
+from mainspring.common.current import importing
 from mainspring.common.redact import redact
 from mainspring.errors import ConfigError, MainspringError, StoreUnavailable, did_you_mean
 from mainspring.observe import logs
@@ -145,7 +146,7 @@ def _run(inherited: ChildEnvironment, target: str, options: dict[str, Any], log:
     pipe = WorkerPipe(inherited.pipe)
     pipe.listen()
     try:
-        config = load_target(target).parts(**options)
+        config = _import_config(target, options)
         config.store.check_processes("a worker process")
         config = config._replace(logs=msgspec.structs.replace(config.logs, **log))
         logs.configure(config.logs, worker=True)  # after the program's own log setup
@@ -159,6 +160,15 @@ def _run(inherited: ChildEnvironment, target: str, options: dict[str, Any], log:
         kill_own_family()
     shutdown.leave_process(code, grace=grace / 2)
     return code
+
+
+def _import_config(target: str, options: dict[str, Any]) -> WorkerConfig:
+    """Import the app and its modules. Their code must not wait for a job meanwhile."""
+    token = importing.set(True)
+    try:
+        return load_target(target).parts(**options)
+    finally:
+        importing.reset(token)
 
 
 class _WorkerProcess:

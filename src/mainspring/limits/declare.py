@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from mainspring.breakers.declare import DeclaredBreaker
 from mainspring.codec.canonical import canonical
+from mainspring.common.callables import explain_call
 from mainspring.common.duration import Duration, format_duration, to_us
 from mainspring.errors import InvalidOption, did_you_mean
 from mainspring.limits.records import Bucket, Limit
@@ -32,6 +33,7 @@ class Concurrency:
 
     __slots__ = ("by", "n")
 
+    @explain_call("Concurrency", "Concurrency(5)", per='A number of starts in a time is a rate: Rate(100, per="1s").')
     def __init__(self, n: int, *, by: By | None = None) -> None:
         self.n = _check_number(n, "n", type(self).__name__)
         self.by = _check_by(by, type(self).__name__)
@@ -65,6 +67,7 @@ class Rate:
 
     __slots__ = ("_per", "burst", "by", "cost", "n", "per", "window")
 
+    @explain_call("Rate", 'Rate(100, per="1m") is 100 starts in any minute.')
     def __init__(
         self,
         n: int,
@@ -238,6 +241,8 @@ def _check_units(value: Any, cost: Cost, subject: str) -> int:
 def _check_number(value: Any, name: str, subject: str) -> int:
     if type(value) is not int or not 1 <= value <= _MAX_NUMBER:
         hint = "To start no jobs at all, pause their queue."
+        if isinstance(value, str):
+            hint = 'Write Rate(100, per="1m") for 100 starts in any minute, Concurrency(5) for 5 jobs at the same time.'
         raise InvalidOption(name, value, "must be a whole number from 1", subject=subject, hint=hint)
     return value
 

@@ -415,6 +415,14 @@ def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> No
             "soft_timeout must be shorter than timeout",
             hint="The handler needs the time between the two to clean up.",
         )
+    if resolved.get("ack") == "early" and given.get("retries"):
+        raise InvalidOption(
+            "retries",
+            given["retries"],
+            'cannot be given with ack="early", which retries no failed job',
+            hint="Leave retries out, or write retries=0: a begun job runs again only if the task raises Retry. "
+            'For retries use ack="late", the default.',
+        )
     for wanted in resolved.get("retry_on", ()):
         for never in resolved.get("never_retry_on", ()):
             if issubclass(wanted, never):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mainspring.codec.annotations import parameter_names
 from mainspring.codec.items import ITEM
-from mainspring.common.callables import is_async, misplaced_context, parameters_of, takes_context, yields
+from mainspring.common.callables import Dependency, is_async, misplaced_context, parameters_of, takes_context, yields
 from mainspring.errors import BadSignature, InvalidOption, NoApp, did_you_mean
 from mainspring.jobs.keys import check_names, refuse_placeholders
 from mainspring.jobs.lanes import bulk_term, version_term
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from mainspring.app import Mainspring
 
 _BULK = resolve_options("bulk", {})
+_CONTEXT_NAMES = ("ctx", "context", "self", "cls")
+"""Names that people give to the context, or to the object of Celery's ``bind=True``."""
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -192,6 +194,19 @@ def no_version(task: str) -> InvalidOption:
     )  # fmt: skip
 
 
+def _refuse_bare_context(fn: Callable[..., Any], task: str, wanted: str) -> None:
+    """Refuse a first parameter that is named like the context and has no annotation: it would be an argument."""
+    first = next(iter(parameters_of(fn)), None)
+    if first is None or first.name not in _CONTEXT_NAMES or first.annotation is not first.empty:
+        return
+    if isinstance(first.default, Dependency) or first.kind in (first.VAR_POSITIONAL, first.VAR_KEYWORD):
+        return
+    why = "has no annotation: it would get the first argument of the job, not the context"
+    habit = " Celery's bind=True and self are the context here." if first.name == "self" else ""
+    hint = f"For the context write ctx: {wanted}; for an argument annotate it, or choose another name.{habit}"
+    raise BadSignature(task, first.name, why, hint=hint)
+
+
 def _context_of(fn: Callable[..., Any], task: str, awaited: bool) -> bool:
     """Whether it takes the context. Refused if the context is not the first parameter, or of the wrong kind."""
     if misplaced := misplaced_context(fn):
@@ -199,6 +214,8 @@ def _context_of(fn: Callable[..., Any], task: str, awaited: bool) -> bool:
         raise BadSignature(task, misplaced, why)
     found = takes_context(fn)
     wanted = "AsyncContext" if awaited else "Context"
+    if not found:
+        _refuse_bare_context(fn, task, wanted)
     if found and found != wanted:
         first = next(iter(parameters_of(fn))).name
         kind, article = ("async def", "a") if awaited else ("def", "an")

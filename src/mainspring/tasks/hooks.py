@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from mainspring.errors import InvalidOption, UnknownOption
+from mainspring.common.callables import accepts, name_of
+from mainspring.errors import InvalidOption, UnknownOption, did_you_mean
 from mainspring.tasks.events import BREAKER_EVENTS, EVENTS, SCHEDULE_EVENTS
 
 _ALL = (*EVENTS, *BREAKER_EVENTS, *SCHEDULE_EVENTS)
@@ -32,7 +33,8 @@ class Hooks:
         if not events:
             raise InvalidOption("app.on", (), "must name at least one event", hint=f"Events: {', '.join(_ALL)}.")
         if task is not None and (not isinstance(task, str) or not task):
-            raise InvalidOption("task", task, "must be the name of a task or a pattern", subject="app.on")
+            hint = f"Write task={name!r}." if (name := getattr(task, "name", "")) else 'Example: task="shop.*".'
+            raise InvalidOption("task", task, "must be the name of a task or a pattern", subject="app.on", hint=hint)
         for event in events:
             if not isinstance(event, str):
                 raise InvalidOption("app.on", event, "is not the name of an event", hint=_HOW)
@@ -47,6 +49,9 @@ class Hooks:
         self.check(events, task)
         if not callable(fn):
             raise InvalidOption("app.on", fn, "is not a function", hint=_HOW)
+        if not accepts(fn, 1):
+            hint = f"Write def {name_of(fn)}(event: Event), with from mainspring import Event."
+            raise InvalidOption("app.on", fn, "must take one argument, the event", hint=hint)
         for event in dict.fromkeys(events):
             self._by_event.setdefault(event, []).append(Hook(fn, task))
 
@@ -57,6 +62,16 @@ class Hooks:
     def of(self, event: str, task: str) -> list[Hook]:
         """The hooks for this event of this task."""
         return [hook for hook in self._by_event.get(event, ()) if hook.task is None or fnmatchcase(task, hook.task)]
+
+    def without_task(self, known: Collection[str]) -> Iterator[str]:
+        """One sentence for each ``task=`` that matches none of the ``known`` tasks."""
+        for wanted in dict.fromkeys(hook.task for hooks in self._by_event.values() for hook in hooks):
+            if wanted is None or any(fnmatchcase(name, wanted) for name in known):
+                continue
+            same = [name for name in known if name.rpartition(".")[2] == wanted]
+            near = f"; did you mean {same[0]!r}?" if same else did_you_mean(wanted, known)
+            fns = {name_of(hook.fn): None for hooks in self._by_event.values() for hook in hooks if hook.task == wanted}
+            yield f"app.on(..., task={wanted!r}): this app has no such task, {', '.join(fns)} is not called{near}"
 
     def __bool__(self) -> bool:
         return bool(self._by_event)

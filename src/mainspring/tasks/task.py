@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 from mainspring.codec import ItemSignature, Signature
-from mainspring.common.callables import is_async, yields
-from mainspring.common.handles import Reserved
+from mainspring.common.callables import is_async, name_of, yields
+from mainspring.common.handles import Reserved, foreign_hint
 from mainspring.common.ids import parse_id
-from mainspring.errors import BadSignature, InvalidOption, OptionsOnCall
+from mainspring.errors import BadSignature, InvalidOption, OptionsOnCall, UnknownArgument, shown
 from mainspring.jobs.call import Call, aenqueue, enqueue
 from mainspring.jobs.job import Job
 from mainspring.jobs.lanes import on_terms
 from mainspring.jobs.new_job import NO_PART, CallTarget, ScheduleMembership, key_of
 from mainspring.limits.declare import bind
-from mainspring.options.table import overlay_options
+from mainspring.options.table import options_for, overlay_options
 from mainspring.tasks import naming
 from mainspring.tasks.declaration import TaskDeclaration, TaskHome
 from mainspring.tasks.spec import TaskSpec
@@ -73,12 +73,19 @@ class BaseTask(Reserved, Generic[P, R]):
         return self._twin(_job_options=given)
 
     def s(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """A call with these arguments, checked, to be enqueued later or together with other calls."""
+        """A call with these arguments, checked, and not enqueued: no job exists before its ``.enqueue()``.
+
+        Enqueue it later, together with other calls (``app.enqueue_many``), or give it to a schedule or a follow-up.
+        """
         if self._unimportable:
             self._warn_unimportable()
         app = self._home.app or self._home.find(self.name)
         target = self._target if self._stamp == app.tasks.stamp else self.target
-        return Call(app, target, self._signature.encode_call(args, kwargs), self._job_options)
+        try:
+            arguments = self._signature.encode_call(args, kwargs)
+        except UnknownArgument as error:
+            raise self._about_option(error, kwargs) from None
+        return Call(app, target, arguments, self._job_options)
 
     def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """Enqueue these calls, all or none, in this order."""
@@ -249,6 +256,16 @@ class BaseTask(Reserved, Generic[P, R]):
             return self._hide
         except BadSignature:  # no job of this task can be decoded; each job reports the reason
             return tuple(self._declared.options["sensitive"])
+
+    def _about_option(self, error: UnknownArgument, given: Mapping[str, Any]) -> UnknownArgument:
+        """The error of an unknown argument; if it has the name of a job option, the hint says where options go."""
+        name = error.argument
+        if name in {option.name for option in options_for("job")}:
+            value = shown(given[name], 40) if isinstance(given.get(name), int | float | str) else "..."
+            error.hint = f"{name} is an option of the job: {name_of(self.fn)}.options({name}={value}).enqueue(...)."
+        elif name in given and (hint := foreign_hint(name, "option")):
+            error.hint = f"{hint} Options of a job go into .options(...), before .enqueue(...)."
+        return error
 
     def _at(self, home: TaskHome) -> Self:
         twin = self._twin(_home=home)

@@ -176,6 +176,12 @@ async def warn_of_unknown_queues(store: Store, config: WorkerConfig, stored: Col
             log.warning("no task, no app.queue(...) and no stored job uses the queue %r%s", queue, near)
 
 
+def warn_of_unknown_hook_tasks(config: WorkerConfig) -> None:
+    """Warn of hooks with ``task=`` that matches no task of this worker: the name is most likely misspelt."""
+    for text in config.hooks.without_task(config.tasks):
+        log.warning(text)
+
+
 async def declare_schedules(store: Store, config: WorkerConfig, outage: Outage) -> None:
     """Store the schedules that the code declares, except those that newer code has declared. Retries."""
     code = config.schedules

@@ -286,6 +286,7 @@ class Worker:
         await registration.record_program(store, config, outage)
         rows = await registration.declare_queues(store, config.queues, outage)
         await registration.declare_schedules(store, config, outage)
+        registration.warn_of_unknown_hook_tasks(config)
         await registration.warn_of_unknown_queues(store, config, {row.name for row in rows}, outage)
         assert self._demand is not None
         if any(row.settings.order == "lifo" and row.name in config.settings.queues for row in rows):
