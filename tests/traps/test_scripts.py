@@ -34,8 +34,9 @@ SCRIPT = """
         ("shop__app", ["-m", "shop.app"], "", "shop.app.add"),
         ("shop__app", ["shop/app.py"], "", "shop.app.add"),
         ("shop____main__", ["-m", "shop"], "", "shop.add"),
+        ("shop____main__", ["shop/__main__.py"], "", "shop.add"),
     ],
-    ids=["file", "file elsewhere", "module", "module in a package", "file in a package", "package"],
+    ids=["file", "file elsewhere", "module", "module in a package", "file in a package", "package", "file of a package"],
 )
 def test_a_script_enqueues_and_its_workers_find_the_task(
     programs: Programs, file: str, arguments: list[str], cwd: str, name: str

@@ -101,7 +101,7 @@ def _import_file(path: Path) -> Any:
     sys.path.insert(0, str(folder))
     if folder != path.parent:
         sys.path.append(str(path.parent))  # a module may import its neighbours without their package, as a script does
-    loaded = importlib.import_module(f"{name}.__main__" if path.stem == "__main__" else name)
+    loaded = importlib.import_module(name)
     if Path(getattr(loaded, "__file__", None) or "").resolve() != path:
         raise ConfigError(
             f"{path}: another module has the name {name!r}: {getattr(loaded, '__file__', 'a built-in module')}",

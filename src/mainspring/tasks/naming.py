@@ -33,7 +33,7 @@ def _script_name(home: Mapping[str, Any]) -> str:
     if spec is not None:
         return str(spec.name.removesuffix("." + MAIN))
     file = file_of(home)
-    return MAIN if file is None else find_module(Path(file).resolve()).name
+    return MAIN if file is None else find_module(Path(file).resolve()).name.removesuffix("." + MAIN)
 
 
 class FoundModule(NamedTuple):
@@ -51,7 +51,7 @@ def find_module(file: Path) -> FoundModule:
     while (folder / "__init__.py").is_file() and folder.name.isidentifier():
         names.append(folder.name)
         folder = folder.parent
-    return FoundModule(".".join(reversed(names)).removesuffix(".__init__").removesuffix("." + MAIN), folder)
+    return FoundModule(".".join(reversed(names)).removesuffix(".__init__"), folder)
 
 
 def file_of(home: Mapping[str, Any]) -> str | None:
