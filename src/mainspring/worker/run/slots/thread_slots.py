@@ -245,7 +245,7 @@ class SlotThread:
         with self._lock:
             if self._thrown:
                 assert self._thread.ident is not None
-                _set_async_exception(self._thread.ident, None)
+                _withdraw_async_exception(self._thread.ident)
                 self._thrown = False
                 _release_logging()
 
@@ -291,8 +291,27 @@ def _class_of(error: BaseException) -> type[BaseException]:
     return _classes[key]
 
 
-def _set_async_exception(ident: int, kind: type[BaseException] | None) -> None:
+def _set_async_exception(ident: int, kind: type[BaseException]) -> None:
     import ctypes
 
-    raised = None if kind is None else ctypes.py_object(kind)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), raised)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(kind))
+
+
+class _Withdrawn(BaseException):
+    """Raised and caught in :func:`_withdraw_async_exception` only."""
+
+
+def _withdraw_async_exception(ident: int) -> None:
+    """Withdraw the exception that is pending in the calling thread ``ident``, if there is one.
+
+    ``PyThreadState_SetAsyncExc(ident, NULL)`` does this too, but before Python 3.13 it also sets a flag of the whole
+    interpreter, "an exception is pending", and only an exception that is raised unsets the flag. While it is set, every
+    call and every loop of every thread takes the slow path, and in Python 3.11 a thread with a profile or trace function
+    (a debugger, coverage) repeats the first instruction of the next function for ever. So another exception replaces the
+    pending one, and is raised here. The loop repeats it: a finalizer that runs in this thread may swallow one.
+    """
+    try:
+        while True:
+            _set_async_exception(ident, _Withdrawn)
+    except _Withdrawn:
+        pass
