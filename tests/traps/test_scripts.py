@@ -36,7 +36,7 @@ SCRIPT = """
         ("shop____main__", ["-m", "shop"], "", "shop.add"),
         ("shop____main__", ["shop/__main__.py"], "", "shop.add"),
     ],
-    ids=["file", "file elsewhere", "module", "module in a package", "file in a package", "package", "file of a package"],
+    ids=["file", "file elsewhere", "module", "module in a package", "file in a package", "package", "its file"],
 )
 def test_a_script_enqueues_and_its_workers_find_the_task(
     programs: Programs, file: str, arguments: list[str], cwd: str, name: str
