@@ -80,7 +80,7 @@ class AsyncServerConnection(psycopg.AsyncConnection[TupleRow]):
     """
 
     @classmethod
-    async def connect(cls, *given: Any, **named: Any) -> Self:  # type: ignore[override]  # all arguments are passed on
+    async def connect(cls, *given: Any, **named: Any) -> Self:
         try:
             return await super().connect(*given, **named)
         except psycopg.OperationalError as error:

@@ -319,7 +319,8 @@ class CallPlaces:
         self._places[weakref.ref(place, self._places.__delitem__)] = None  # no Python code runs when it is gone
         if len(self._places) <= self._size:
             return place
-        place.woken = woken = SimpleQueue()
+        woken: SimpleQueue[None] = SimpleQueue()
+        place.woken = woken
         mine, until = weakref.ref(place), time.monotonic() + seconds
         while mine not in list(self._places)[: self._size]:
             if (left := until - time.monotonic()) <= 0:
