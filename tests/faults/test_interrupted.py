@@ -12,7 +12,7 @@ from mainspring import Mainspring
 from mainspring.errors import SoftTimeout
 from tests.timing import milliseconds, patience, short_settings
 
-STRUCK = 5
+STRUCK = 12
 """The number of attempts. The time limit ends each attempt at another place."""
 
 

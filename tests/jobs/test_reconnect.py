@@ -164,11 +164,12 @@ async def test_a_worker_without_its_store_ends_guarded_bodies_before_its_lease_e
     """Other workers would take the job then. When the network is back the job runs again, and the worker keeps its
     id.
     """
-    board, ended = SharedState.create(256), list[float]()
+    board, ended, begun = SharedState.create(256), list[float](), asyncio.Event()
 
     async def exclusive() -> str:
         if ended:
             return "again"
+        begun.set()
         try:
             await asyncio.sleep(NEVER)
         except asyncio.CancelledError:
@@ -191,6 +192,7 @@ async def test_a_worker_without_its_store_ends_guarded_bodies_before_its_lease_e
     await running.started()
     for job in jobs:
         await world.until(job, State.RUNNING)
+    await begun.wait()  # a job can be running in the store before the reply has reached the worker
     with wire.suffering(chaos.HalfOpen()):
 
         async def fenced() -> float | None:

@@ -93,6 +93,7 @@ READ = """
 
 @pytest.mark.row("G2")
 class TestErrorsAndLines:
+    @pytest.mark.timeout(1200)  # about twenty commands, each in a process of its own
     @pytest.mark.parametrize("log_format", ["text", "json"])
     def test_no_text_of_a_job_shows_the_value_of_a_secret_argument(self, project: Project, log_format: str) -> None:
         """Not the log lines, the errors, the tracebacks, the causes, the progress, the events or the command line."""

@@ -38,9 +38,9 @@ class HeartbeatThread:
     """Registers the worker, renews its lease and its registration, and reports a lost or low lease.
 
     ``on_lost`` and ``on_lease_low`` are called in this thread and must not block; ``on_lost`` once per worker id,
-    ``on_lease_low`` once per outage. After ``on_lost`` the worker takes a new id, which ``worker_id`` returns from then
-    on, and calls :meth:`wake`. ``announce`` is called with each id before the id is registered, so that the supervisor
-    sends heartbeats for it from the start. ``check_loop`` is called twice a second.
+    ``on_lease_low`` again and again while the lease is low. After ``on_lost`` the worker takes a new id, which
+    ``worker_id`` returns from then on, and calls :meth:`wake`. ``announce`` is called with each id before the id is
+    registered, so that the supervisor sends heartbeats for it from the start. ``check_loop`` is called twice a second.
     """
 
     def __init__(
@@ -191,7 +191,8 @@ class HeartbeatThread:
             was, low = low, fencing.is_low(now, end, self._sender.lease)
             if low and not was:
                 log.warning("the store has not confirmed a heartbeat for too long: the lease ends in %.1f s", end - now)
-                self._on_lease_low()
+            if low:
+                self._on_lease_low()  # at each look: the reply of a slow turn may have started a guarded body
             ahead = end - fencing.margin(self._sender.lease) - now
             await asyncio.sleep(min(_CHECK, ahead) if ahead > 0 else min(_CHECK, self._sender.period / 4))
 

@@ -79,11 +79,24 @@ class AsyncServerConnection(psycopg.AsyncConnection[TupleRow]):
     hold up a caller whose time is over.
     """
 
+    @classmethod
+    async def connect(cls, *given: Any, **named: Any) -> Self:
+        try:
+            return await super().connect(*given, **named)
+        except psycopg.OperationalError as error:
+            if (own := _interruption_in(error)) is not None:
+                raise own from None
+            raise
+
     async def wait(self, gen: PQGen[R], interval: float = 0.1, *more: Any, **named: Any) -> R:
         try:
             return await waiting.wait_async(gen, self.pgconn.socket, interval, *more, **named)
-        except psycopg.Error:
-            raise
+        except psycopg.Error as error:
+            if (own := _interruption_in(error)) is None:
+                raise
+            self.drop()
+            _end(gen)
+            raise own from None
         except (Exception, asyncio.CancelledError):
             self.drop()
             _end(gen)
@@ -148,6 +161,15 @@ class ServerConnection(psycopg.Connection[TupleRow]):
 
     def __del__(self, *_: Any) -> None:
         """As in :class:`AsyncServerConnection`."""
+
+
+def _interruption_in(error: psycopg.Error) -> OSError | None:
+    """The exception that was raised in an async call from outside, if the driver took it for an error of the socket.
+
+    ``SoftTimeout`` and each ``TimeoutError`` are an ``OSError``. An error of the operating system has a number.
+    """
+    cause = error.__cause__
+    return cause if isinstance(cause, OSError) and cause.errno is None else None
 
 
 def _end(gen: PQGen[Any]) -> None:

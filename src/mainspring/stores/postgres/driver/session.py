@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, LiteralString, NamedTuple
 
@@ -40,6 +41,8 @@ Step = tuple[LiteralString, Params]
 
 TRIES = 3
 """How often a call that the server rolls back is tried."""
+_LOOK_AGAIN = 0.05
+"""Seconds after which a blocking call that waits for a connection looks again, if it was not woken."""
 PREPARE_AFTER = 5
 """A statement that a session runs this often is prepared on the server."""
 _READ_SETTINGS = "select current_setting('synchronous_commit'), current_setting('fsync')"
@@ -196,15 +199,24 @@ class Sessions:
         if self._closed:
             raise not_open(self._url)
         until = blocking_deadline.after(CALL_LIMIT)
-        with ExitStack() as held:
-            for places in (self._waiting_calls, self._all_calls) if may_wait else (self._all_calls,):
-                if not places.acquire(max(0.0, until - time.monotonic())):
+        kinds = (self._waiting_calls, self._all_calls) if may_wait else (self._all_calls,)
+        held: list[CallPlace] = []
+        try:
+            for places in kinds:
+                if (place := places.take(max(0.0, until - time.monotonic()))) is None:
                     raise StoreUnavailable(f"all {self._size} connections of this process are in use", url=self._url)
-                held.callback(places.release)
+                held.append(place)
+            place = None
             connection = self._take_idle() or self._connect_now(until)
-            held.callback(self._give_back, connection)
-            connection.until = until
-            yield connection
+            try:
+                connection.until = until
+                yield connection
+            finally:
+                self._give_back(connection)
+        finally:
+            held.clear()
+            for places in kinds:
+                places.wake()
 
     def _take_idle(self) -> ServerConnection | None:
         while True:
@@ -284,33 +296,55 @@ class Sessions:
 
 
 class CallPlaces:
-    """How many blocking calls may run at once.
+    """How many blocking calls may run at once; the calls that wait are served in their order.
 
-    ``threading.Semaphore`` has a lock that an exception can leave acquired, if a time limit or a signal handler raises
-    it in the calling thread at the wrong bytecode. Then every later call would wait for ever.
+    A time limit or a signal handler may raise an exception in the calling thread at any bytecode, also between the
+    moment when a call has its place and the moment when it is noted. So a place is an object, and it is free again when
+    the object is gone: the interpreter ensures that, whatever ends the call. (A semaphore would lose a place, and its
+    lock could stay acquired.)
     """
 
     def __init__(self, size: int) -> None:
-        self._places: SimpleQueue[None] = SimpleQueue()
-        for _ in range(size):
-            self._places.put(None)
+        self._size = size
+        self._places: dict[weakref.ref[CallPlace], None] = {}  # a dict keeps the order
 
     @property
     def free(self) -> int:
         """How many places are free."""
-        return self._places.qsize()
+        return max(0, self._size - len(self._places))
 
-    def acquire(self, seconds: float) -> bool:
-        """Take a place; False if none is free within this time."""
-        try:
-            self._places.get(timeout=seconds)
-        except Empty:
-            return False
-        return True
+    def take(self, seconds: float) -> CallPlace | None:
+        """A place to keep as long as the call runs; None if none is free within this time."""
+        place = CallPlace()
+        self._places[weakref.ref(place, self._places.__delitem__)] = None  # no Python code runs when it is gone
+        if len(self._places) <= self._size:
+            return place
+        woken: SimpleQueue[None] = SimpleQueue()
+        place.woken = woken
+        mine, until = weakref.ref(place), time.monotonic() + seconds
+        while mine not in list(self._places)[: self._size]:
+            if (left := until - time.monotonic()) <= 0:
+                return None
+            with suppress(Empty):
+                woken.get(timeout=min(left, _LOOK_AGAIN))
+        return place
 
-    def release(self) -> None:
-        """Give a place back."""
-        self._places.put(None)
+    def wake(self) -> None:
+        """A place was freed: let the call that gets it look. Without it, that call looks a moment later."""
+        if len(self._places) >= self._size:
+            for mine in list(self._places)[: self._size]:
+                if (place := mine()) is not None and place.woken is not None:
+                    place.woken.put(None)
+
+
+class CallPlace:
+    """The place of one blocking call."""
+
+    __slots__ = ("__weakref__", "woken")
+
+    def __init__(self) -> None:
+        self.woken: SimpleQueue[None] | None = None
+        """Set for a call that waits."""
 
 
 def run_on(connection: psycopg.Connection[Any], sql: LiteralString, params: Params) -> Rows:
