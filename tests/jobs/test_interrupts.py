@@ -1,7 +1,7 @@
 """The tests of ``interrupts.py`` in a process of their own: they raise at every place of the blocking module.
 
-In CPython 3.11 a profiled thread stands still while an exception is pending in another thread: tests of time limits leave
-blocked threads behind. The module is the same for every store, so SQLite is enough.
+In CPython 3.11 a profiled thread stands still while an exception is pending in another thread: tests of time limits
+leave blocked threads behind. The module is the same for every store, so SQLite is enough.
 """
 
 from __future__ import annotations

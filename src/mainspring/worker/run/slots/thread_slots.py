@@ -305,10 +305,11 @@ def _withdraw_async_exception(ident: int) -> None:
     """Withdraw the exception that is pending in the calling thread ``ident``, if there is one.
 
     ``PyThreadState_SetAsyncExc(ident, NULL)`` does this too, but before Python 3.13 it also sets a flag of the whole
-    interpreter, "an exception is pending", and only an exception that is raised unsets the flag. While it is set, every
-    call and every loop of every thread takes the slow path, and in Python 3.11 a thread with a profile or trace function
-    (a debugger, coverage) repeats the first instruction of the next function for ever. So another exception replaces the
-    pending one, and is raised here. The loop repeats it: a finalizer that runs in this thread may swallow one.
+    interpreter, "an exception is pending", and only an exception that is raised unsets the flag. While it is set,
+    every call and every loop of every thread takes the slow path, and in Python 3.11 a thread with a profile or trace
+    function (a debugger, coverage) repeats the first instruction of its next function for ever. So another exception
+    replaces the pending one, and is raised here. The loop repeats it: a finalizer that runs in this thread may swallow
+    one.
     """
     try:
         while True:
