@@ -23,6 +23,18 @@ def test_ls_counts_the_jobs_of_each_queue(shop: Shop, golden: Golden) -> None:
 
 
 @pytest.mark.row("U2", "Q9")
+@pytest.mark.parametrize("command", [["status"], ["queues", "ls"]])
+def test_a_queue_that_no_live_worker_serves_is_named(shop: Shop, command: list[str]) -> None:
+    shop.task("add").options(queue="solw").enqueue(1)
+    said = "no live worker serves queue 'solw', which has 1 ready job"
+    with shop.app.worker():
+        assert f"{said}; did you mean 'slow'?\n" in shop.call(*command).out
+        queues = {queue["name"]: queue for queue in json.loads(shop.call(*command, "--json").out)["queues"]}
+    assert (queues["solw"]["workers"], queues["solw"]["unserved"]) == (0, f"{said}; did you mean 'slow'?")
+    assert (queues["slow"]["workers"], queues["slow"]["unserved"]) == (1, "")
+
+
+@pytest.mark.row("U2", "Q9")
 @pytest.mark.option("cli.queues.pause.names", "cli.queues.resume.names")
 def test_pause_and_resume_print_the_new_state(shop: Shop, golden: Golden) -> None:
     golden("queues-pause.txt", shop.run("queues", "pause", "slow", "default").out)

@@ -7,7 +7,7 @@ job.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
@@ -229,12 +229,17 @@ def _find_open_breaker(found: BucketRow, breaker: BreakerRow) -> list[Obstacle]:
     return [Obstacle(kind="breaker", text=said, until=until, jobs=holders, name=name)]
 
 
+def describe_unserved(queue: str, served: Iterable[str], ready: int = 0) -> str:
+    """The sentence for a queue that no live worker serves. ``served`` are the queues that live workers serve."""
+    jobs = f", which has {ready:,} ready job{'s' if ready > 1 else ''}" if ready else ""
+    return f"no live worker serves queue {queue!r}{jobs}{did_you_mean(queue, served)}"
+
+
 def _find_missing_worker(row: JobRow, workers: Sequence[WorkerRow]) -> list[Obstacle]:
     """Find why no live worker would claim the job."""
     serving = [each for each in workers if row.queue in each.queues]
     if not serving:
-        served = {queue for each in workers for queue in each.queues}
-        said = f"no live worker serves queue {row.queue!r}{did_you_mean(row.queue, served)}"
+        said = describe_unserved(row.queue, {queue for each in workers for queue in each.queues})
         return [Obstacle(kind="no_worker", text=said, name=row.queue)]
     needs = {term for term in terms_of(row.lane) if term[0] not in (VERSION, BULK)}
     fit = [each for each in serving if needs <= set(_read_facts(each).labels)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mainspring.schedules.service import Scheduler
 from mainspring.worker.roles import SCHEDULER
 from mainspring.worker.services.base import Service
+from mainspring.worker.services.inspector import Inspector
 from mainspring.worker.services.promoter import Promoter
 from mainspring.worker.services.pruner import Pruner
 from mainspring.worker.services.rescuer import Rescuer
@@ -14,13 +15,14 @@ from mainspring.worker.worker import ServiceHost, WorkerServices
 def build_services(host: ServiceHost) -> WorkerServices:
     """The services for the roles of this worker.
 
-    Every worker promotes due jobs and rescues the jobs of lost workers. With the role ``scheduler`` it also fires
-    schedules and deletes old jobs.
+    Every worker promotes due jobs and rescues the jobs of lost workers; the oldest one warns of queues that no worker
+    serves. With the role ``scheduler`` it also fires schedules and deletes old jobs.
     """
     store, settings = host.store, host.config.settings
     promoter = Promoter(store, host.on_ready, on_expired=host.on_expired)
     rescuer = Rescuer(store, host.worker_id, sweep=settings.sweep / 1e6, on_rescued=host.on_rescued)
-    services: list[Service] = [promoter, rescuer]
+    inspector = Inspector(store, host.worker_id, lease=settings.lease / 1e6)
+    services: list[Service] = [promoter, rescuer, inspector]
     scheduler: Scheduler | None = None
     if SCHEDULER in settings.roles:
         scheduler = Scheduler(store, on_news=host.on_schedule_news)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import platform
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args, get_type_hints
@@ -20,6 +20,7 @@ from mainspring.jobs import actions
 from mainspring.jobs.manager import Counts
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import TallyRow
+from mainspring.jobs.why import describe_unserved
 from mainspring.options import checks
 from mainspring.options.table import resolve_options
 from mainspring.queues.records import DisabledMode, QueueMode, QueueRow, QueueSettings
@@ -58,6 +59,10 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     """How new jobs are handled, if the queue is disabled."""
     disabled_since: datetime | None = None
     disabled_by: str = ""
+    workers: int = 0
+    """The number of live workers that serve it."""
+    unserved: str = ""
+    """A sentence for people, if no live worker serves it, it has ready jobs, and it is neither paused nor disabled."""
 
     @property
     def depth(self) -> int:
@@ -234,21 +239,27 @@ class Queues(Reserved):
         tallies: dict[str, list[TallyRow]] = defaultdict(list)
         for tally in await store.tally(Query.where(queues=names, states=LIVE), "queue"):
             tallies[tally.value].append(tally)
+        workers, now = await store.workers(), await store.now()
+        served = Counter(queue for each in workers if not each.is_silent(now) for queue in each.queues)
         if names is None:
             names = sorted({*tallies, *modes, *self._app.tasks.queues()})
-        return [_build_info(name, modes.get(name), tallies.get(name, [])) for name in names]
+        return [_build_info(name, modes.get(name), tallies.get(name, []), served) for name in names]
 
 
-def _build_info(name: str, row: QueueRow | None, tallies: list[TallyRow]) -> QueueInfo:
+def _build_info(name: str, row: QueueRow | None, tallies: list[TallyRow], served: Counter[str]) -> QueueInfo:
+    """``served`` counts the live workers of each queue."""
     counts = Counts(dict.fromkeys(State, 0))
     counts.update({tally.state: tally.count for tally in tallies})
     ready = [tally.first for tally in tallies if tally.state is State.READY]
+    waits = bool(ready) and not served[name] and (row is None or not row.closed)
     return QueueInfo(
         name=name,
         mode=QueueMode.OPEN if row is None else row.mode,
         since=None if row is None or row.mode is QueueMode.OPEN else to_datetime(row.since),
         counts=counts,
         oldest=to_datetime(ready[0]) if ready else None,
+        workers=served[name],
+        unserved=describe_unserved(name, served, counts[State.READY]) if waits else "",
         **({} if row is None else _read_settings(row)),
     )
 

@@ -80,3 +80,8 @@ class QueueRow(msgspec.Struct, frozen=True):
     def settings(self) -> QueueSettings:
         """The settings in effect."""
         return self.given.over(self.declared)
+
+    @property
+    def closed(self) -> bool:
+        """Whether no job of the queue is started: it is paused or disabled."""
+        return self.mode is QueueMode.PAUSED or self.disabled is not None

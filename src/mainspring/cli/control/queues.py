@@ -187,11 +187,18 @@ def queue_table(queues: Sequence[QueueInfo], *, title: str = "") -> Table:
     said = [_settings(queue) for queue in queues]
     more = ("settings",) if any(said) else ()
     rows = [
-        (each.name, each.mode.value, *_counts(each).values(), when(each.oldest), *([words] if more else []))
+        (each.name, each.mode.value, *_counts(each).values(), when(each.oldest), each.workers, *([words] * len(more)))
         for each, words in zip(queues, said, strict=True)
     ]
-    return Table(("queue", "mode", *COUNTED, "oldest", *more), rows, title=title, empty="no queues")
+    return Table(("queue", "mode", *COUNTED, "oldest", "workers", *more), rows, title=title, empty="no queues")
+
+
+def unserved_queues(queues: Sequence[QueueInfo]) -> list[str]:
+    """One block with a line for each queue whose ready jobs no live worker would run; no block if there is none."""
+    said = [queue.unserved for queue in queues if queue.unserved]
+    return ["\n".join(said)] if said else []
 
 
 def _shown(queues: Sequence[QueueInfo]) -> Shown:
-    return Shown({"queues": [queue_document(queue) for queue in queues]}, [queue_table(queues)])
+    document = {"queues": [queue_document(queue) for queue in queues]}
+    return Shown(document, [queue_table(queues), *unserved_queues(queues)])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mainspring.cli.common import listing, on_store
-from mainspring.cli.control.queues import queue_document, queue_table
+from mainspring.cli.control.queues import queue_document, queue_table, unserved_queues
 from mainspring.cli.control.workers import worker_table
 from mainspring.cli.document import documents
 from mainspring.cli.jobs.dead import group_table
@@ -51,6 +51,7 @@ def status(app: Mainspring) -> Shown:
         FactList([*store.items()]),
         jobs,
         queue_table(queues, title="queues"),
+        *unserved_queues(queues),
         summary_table(schedules, title="schedules"),
         worker_table(workers, title="workers"),
         group_table(dead[:WORST], "error", title="dead"),

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from mainspring.common.clock import to_datetime
 from mainspring.jobs.query import Query
 from mainspring.jobs.why import Obstacle, explain
-from mainspring.queues.records import QueueMode
 from mainspring.states import State
 from mainspring.worker.eligibility import meets_terms, runnable_tasks
 
@@ -61,7 +60,7 @@ async def has_jobs_to_wait_for(store: Store, config: WorkerConfig) -> bool:
         return True
     if not any(counts[state] for state in states):
         return False
-    closed = {row.name for row in await store.queues() if row.mode is QueueMode.PAUSED or row.disabled is not None}
+    closed = {row.name for row in await store.queues() if row.closed}
     served = [queue for queue in settings.queues if queue not in closed]
     return bool(served) and await _can_start_one(store, config, served, states, tasks)
 
