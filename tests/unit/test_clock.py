@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mainspring.common.clock import Clock, MovableClock, SystemClock, boottime, from_datetime, to_datetime
 from mainspring.errors import InvalidOption
+from mainspring.worker.run.attempt import RunEnvironment
 
 MOMENT = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
@@ -67,3 +68,10 @@ def test_a_naive_datetime_is_refused_with_the_fix() -> None:
 def test_a_value_that_is_not_a_datetime_is_refused() -> None:
     with pytest.raises(InvalidOption, match="not str"):
         from_datetime("tomorrow")  # type: ignore[arg-type]  # the mistake under test
+
+
+def test_a_worker_never_gives_a_time_before_the_last_reply_of_its_store() -> None:
+    """Replies that arrive late make the worker believe that the store's clock is behind."""
+    environment = RunEnvironment("code")
+    environment.store_ahead, environment.store_replied = -10_000, int(boottime() * 1e6) + 3_600_000_000
+    assert environment.store_now() == environment.store_replied

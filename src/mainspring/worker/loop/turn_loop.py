@@ -265,7 +265,7 @@ class TurnLoop:
             self._publish_saved(turn)
             await self._take_new_id()
             return
-        self._compare_clocks(reply.now - int(now * 1e6))
+        self._compare_clocks(reply.now, now)
         self._number = turn.number
         if turn.acks or reply.breakers:
             self._publish(turn, reply)
@@ -321,10 +321,12 @@ class TurnLoop:
         found = [self.held.get(ack.id) for ack in acks]
         return any(attempt is not None and (attempt.limited or attempt.scarce) for attempt in found)
 
-    def _compare_clocks(self, ahead: int) -> None:
+    def _compare_clocks(self, replied: int, now: float) -> None:
         """Update the difference of the clocks. The reply needed time to arrive, so each sample is too low: the highest
         sample is the best."""
         environment = self.environment
+        environment.store_replied = replied
+        ahead = replied - int(now * 1e6)
         if not environment.store_ahead or ahead >= environment.store_ahead:
             environment.store_ahead = ahead
         else:

@@ -63,12 +63,14 @@ class RunEnvironment:
         """The value of the lifespans: ``ctx.state``."""
         self.store_ahead = 0
         """The store's clock minus boottime, in microseconds."""
+        self.store_replied = 0
+        """The store's time in the last reply of a turn, in microseconds."""
         self.schedule_runs: dict[bytes, str] = {}
         """The held jobs that are runs of a schedule, each with the name of the schedule. Any thread adds to it."""
 
     def store_now(self) -> int:
-        """The store's time, as far as this worker knows it, in microseconds."""
-        return int(boottime() * 1e6) + self.store_ahead
+        """The store's time, as far as this worker knows it, in microseconds: never before the claim of a held job."""
+        return max(int(boottime() * 1e6) + self.store_ahead, self.store_replied)
 
 
 def _has_more_limits(lane: str, spec: TaskSpec) -> bool:
