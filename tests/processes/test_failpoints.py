@@ -30,6 +30,7 @@ POINTS = {
     # passed by a worker: how often in one life is killed at
     "open": 1, "declare_limits": 1, "queues": 1, "listen": 1, "workers": 1, "prune": 1, "report": 1, "beat": 1,
     "promote": 1, "turn": 3, "schedules": 1, "due_schedules": 1, "documents": 1, "put_document": 1, "now": 1,
+    "tally": 1,
 }  # fmt: skip
 LATER = {"open": 3, "report": 2, "beat": 3, "promote": 4, "turn": 12}
 """Later ones of the same calls: what they find differs by the worker, not by the store."""
