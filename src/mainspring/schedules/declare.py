@@ -35,6 +35,8 @@ class Declaration(NamedTuple):
     """Every option in normal form; durations are microseconds."""
     given: Mapping[str, Any]
     """The options that the user gave, unchanged."""
+    module_run: object = None
+    """The run of the module that made the function."""
 
     @classmethod
     def of(
@@ -60,8 +62,8 @@ class Declaration(NamedTuple):
             raise (error if error.subject else error.about(subject)) from None
         for event in FOLLOW_UPS:
             check_follow_up(event, resolved[event], subject)
-        fn = None if isinstance(on, Call) else on.fn
-        return cls(name, task, fn, call, rule, resolved, dict(given))
+        fn, run = (None, None) if isinstance(on, Call) else (on.fn, on.module_run)
+        return cls(name, task, fn, call, rule, resolved, dict(given), run)
 
     def replaces(self, known: Declaration) -> bool:
         """Whether this is the same function, declared again because its module ran twice."""

@@ -69,6 +69,8 @@ class TaskDeclaration(NamedTuple):
     """The options given in the declaration; the others have their defaults."""
     bulk: Bulk | None = None
     """How the jobs of a bulk task share calls; None for an ordinary task."""
+    module_run: object = None
+    """The run of the module that made the function."""
 
     @classmethod
     def of(
@@ -103,7 +105,8 @@ class TaskDeclaration(NamedTuple):
             bulk.check_options(resolved, subject)
             shared = Bulk.of(resolved)
         named = frozenset((*given, *(name for name in gather or () if resolved[name] != _BULK[name])))
-        made = cls(name, fn, kind, resolved, context, plan_of(fn, task=name), [], named, shared)
+        run = naming.module_run(fn)
+        made = cls(name, fn, kind, resolved, context, plan_of(fn, task=name), [], named, shared, run)
         made.check_names()
         for event in FOLLOW_UPS:
             check_follow_up(event, resolved[event], f"task {name!r}")

@@ -8,6 +8,8 @@ from inspect import unwrap
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mainspring.common.callables import shape_of
+
 MAIN = "__main__"
 _SCRIPT = (MAIN, "__mp_main__")
 """The module names of a script: in its own process, and in a child of multiprocessing."""
@@ -58,6 +60,20 @@ def file_of(home: Mapping[str, Any]) -> str | None:
     """The file of the module with these globals; None for an interactive session and for ``python -``."""
     file = home.get("__file__")
     return file if file and not file.startswith("<") else None
+
+
+def module_run(fn: Callable[..., Any]) -> object:
+    """Identifies the run of the module that made ``fn``: ``importlib.reload`` gives a module a new spec."""
+    return getattr(unwrap(shape_of(fn)), "__globals__", {}).get("__spec__")
+
+
+def runs_from_file(home: Mapping[str, Any], code_file: str) -> bool:
+    """Whether code of ``code_file`` in the module with these globals came from the file of the module. A notebook
+    gives each cell a file name of its own, or the module has no file; a console sets ``sys.ps1``."""
+    file = file_of(home)
+    if file is None or (home.get("__name__") == MAIN and hasattr(sys, "ps1")):
+        return False
+    return Path(file).name == Path(code_file).name  # the folder of a script may be written relative to another one
 
 
 def task_name(fn: Callable[..., Any]) -> str:

@@ -15,6 +15,7 @@ from mainspring.errors import InvalidOption
 from mainspring.jobs.new_job import NO_PART, ScheduleMembership
 from mainspring.queues.fairness import FairKeys, build_fair_keys
 from mainspring.queues.queue import DeclaredQueues, Queue
+from mainspring.tasks import naming
 from mainspring.tasks.routing import Routes
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ class HasFunction(Protocol):
 
     @property
     def fn(self) -> Any: ...
+
+    @property
+    def module_run(self) -> object: ...
 
 
 class Registry:
@@ -63,9 +67,9 @@ class Registry:
                 raise InvalidOption(
                     "name",
                     name,
-                    f"is already the name of {_where(other)}",
-                    subject=f"task {_where(task)}",
-                    hint="Give one of the two tasks another name with @app.task(name=...).",
+                    f"is already the name of {_place(other)}",
+                    subject=f"task {_place(task)}",
+                    hint="Give one of the two tasks another name: rename its function, or use @app.task(name=...).",
                 )
         keys = self.fair.get(task.declared.options["queue"])
         if keys is not None:
@@ -194,15 +198,30 @@ def _import_included(name: str) -> None:
 def same_source(one: HasFunction, other: HasFunction) -> bool:
     """Whether a function was declared again: its module was run twice (reload, notebook cell, __main__).
 
-    Two functions that one run made from the same lines are different: they have different closures.
+    Two functions that one run made are different: from the same lines they have different closures, and from different
+    lines of one file the second would replace the first in silence.
     """
     first, second = one.fn, other.fn
     if first is second or (inspect.ismethod(first) and first == second):
         return True
     code, again = _code(first), _code(second)
-    if _where(one) != _where(other) or code is None or code is again:
+    if _where(one) != _where(other) or code is None or again is None or code is again:
         return False
-    return code == again if code.co_name == "<lambda>" else True
+    if code.co_name == "<lambda>":
+        return code == again
+    return code.co_firstlineno == again.co_firstlineno or not _in_one_run(one, other)
+
+
+def _in_one_run(one: HasFunction, other: HasFunction) -> bool:
+    """Whether one run of a file made both functions. False for cells of a notebook and lines of a console, where a
+    user defines a function again to change it."""
+    home, other_home = _globals(one.fn), _globals(other.fn)
+    return home is other_home and one.module_run is other.module_run and naming.runs_from_file(home, _file(one.fn))
+
+
+def _globals(fn: Callable[..., Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = getattr(inspect.unwrap(shape_of(fn)), "__globals__", {})
+    return found
 
 
 def _code(fn: Callable[..., Any]) -> CodeType | None:
@@ -210,6 +229,17 @@ def _code(fn: Callable[..., Any]) -> CodeType | None:
     return getattr(inspect.unwrap(shape_of(fn)), "__code__", None)
 
 
+def _file(fn: Callable[..., Any]) -> str:
+    code = _code(fn)
+    return "" if code is None else code.co_filename
+
+
 def _where(task: HasFunction) -> str:
     fn = task.fn
     return f"{getattr(fn, '__module__', None)}.{getattr(fn, '__qualname__', type(fn).__name__)}"
+
+
+def _place(task: HasFunction) -> str:
+    """The function, with its file and line if it has code."""
+    code = _code(task.fn)
+    return _where(task) if code is None else f"{_where(task)} ({code.co_filename}:{code.co_firstlineno})"

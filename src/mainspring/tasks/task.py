@@ -40,12 +40,13 @@ U = TypeVar("U", bound=Callable[[dict[str, Any]], dict[str, Any]])
 class BaseTask(Reserved, Generic[P, R]):
     """The common part of ``Task`` and ``AsyncTask``."""
 
-    _INTERNAL = frozenset({"bound_to", "declared", "join", "limits", "own_key", "spec", "target"})
+    _INTERNAL = frozenset({"bound_to", "declared", "join", "limits", "module_run", "own_key", "spec", "target"})
     _stamp = 0
     """The stamp of the registry when the target was made."""
 
     def __init__(self, home: TaskHome, declared: TaskDeclaration) -> None:
         self.fn = declared.fn
+        self.module_run = declared.module_run
         self.name = declared.name
         self.aliases: tuple[str, ...] = declared.options["aliases"]
         self._home = home
