@@ -21,7 +21,7 @@ from mainspring.settings.settings import AppSettings
 from mainspring.tasks import decorators, naming
 from mainspring.tasks.declaration import TaskHome
 from mainspring.tasks.hooks import Hooks
-from mainspring.tasks.middleware import Middleware
+from mainspring.tasks.middleware import Middleware, check_middleware
 from mainspring.tasks.registry import Registry
 
 if TYPE_CHECKING:
@@ -214,10 +214,13 @@ class Mainspring(Reserved):
         return add
 
     def middleware(self, m: Middleware) -> None:
-        """Wrap every enqueue and every run; the middleware added first is the outermost."""
+        """Wrap every enqueue and every run; the middleware added first is the outermost.
+
+        Its class has ``enqueue``, or ``run`` (for ``def`` tasks) and ``arun`` (for ``async def`` tasks), or all three.
+        """
         if not isinstance(m, Middleware):
             raise InvalidOption("middleware", m, "is not a Middleware", hint="Derive it from mainspring.Middleware.")
-        m.check()
+        check_middleware(type(m))
         self._middleware.append(m)
         if type(m).enqueue is not Middleware.enqueue:
             self.enqueue_middleware.append(m)

@@ -51,7 +51,8 @@ class TestDeclaring:
         wrong = type("Wrong", (Middleware,), {colour: plain if colour == "arun" else awaited})
         with pytest.raises(InvalidOption, match=rf"(?s){colour} must be.*{'async def' if colour == 'arun' else 'def'}"):
             app.middleware(wrong())
-        app.middleware(type("Right", (Middleware,), {colour: awaited if colour == "arun" else plain})())
+        right = {"run": plain, "enqueue": plain, "arun": awaited}
+        app.middleware(type("Right", (Middleware,), right)())
 
     def test_a_hook_without_events_is_refused(self, app: Mainspring) -> None:
         anything: Any = app

@@ -226,3 +226,74 @@ def test_middleware_reads_changes_and_refuses_enqueues(app: Mainspring) -> None:
 def test_only_middleware_objects_are_accepted(app: Mainspring) -> None:
     with pytest.raises(InvalidOption, match="Middleware"):
         app.middleware(object())  # type: ignore[arg-type]  # that is the mistake
+
+
+async def _awaited(self: Any, *args: Any) -> Any: ...
+
+
+def _plain(self: Any, *args: Any) -> Any: ...
+
+
+@pytest.mark.parametrize(
+    ("methods", "says"),
+    [
+        ({"run": _plain}, r"has run and no arun: async def tasks would run without it\n.*arun = Middleware\.arun"),
+        ({"arun": _awaited}, r"has arun and no run: def tasks would run without it\n.*run = Middleware\.run"),
+        ({"enqueue": _plain, "run": _plain}, "has run and no arun"),
+        ({}, r"has none of the methods enqueue, run and arun\n  Write def enqueue"),
+        ({"before": _plain}, "has none of the methods enqueue, run and arun"),
+        ({"runn": _plain}, "has a method 'runn' that is never called; did you mean 'run'"),
+        ({"run": _plain, "a_run": _awaited}, "has a method 'a_run' that is never called; did you mean 'arun'"),
+        ({"aenqueue": _awaited}, r"did you mean 'enqueue'\?\n.*is called for enqueue and for aenqueue"),
+        ({"run": _plain, "arun": _awaited, "enqeue": _plain}, "did you mean 'enqueue'"),
+    ],
+)
+def test_middleware_that_would_skip_runs_or_enqueues_is_refused(
+    app: Mainspring, methods: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InvalidOption, match=says):
+        app.middleware(type("Audit", (Middleware,), methods)())
+
+
+def test_middleware_may_leave_out_the_tasks_of_one_kind(app: Mainspring) -> None:
+    seen: list[str] = []
+
+    class OfDef(Noting):
+        arun = Middleware.arun
+
+    class OfAsync(Noting):
+        run = Middleware.run
+
+    app.middleware(OfDef("def", seen))
+    app.middleware(OfAsync("async", seen))
+
+    @app.task(name="one")
+    def one() -> None: ...
+
+    @app.task(name="two")
+    async def two() -> None: ...
+
+    with app.test() as t:
+        one.enqueue()
+        two.enqueue()
+        t.drain()
+    assert sorted(seen) == ["async after two", "async before two", "def after one", "def before one"]
+
+
+def test_middleware_may_have_methods_of_its_own_and_inherit_the_others(app: Mainspring) -> None:
+    class Mixin:
+        async def arun(self, ctx: AsyncContext, body: Callable[[], Awaitable[Any]]) -> Any:
+            return await body()
+
+    class Audit(Mixin, Middleware):
+        name = "audit"
+        _runn = None
+
+        def run(self, ctx: Context, body: Callable[[], Any]) -> Any:
+            return body()
+
+        def check(self) -> None: ...
+
+        def returns(self) -> None: ...
+
+    app.middleware(Audit())

@@ -71,6 +71,8 @@ def test_a_function_that_refuses_its_own_arguments_is_not_retried(app: Mainsprin
             def run(self, ctx: Any, call: Callable[[], Any]) -> Any:
                 return call()
 
+            arun = Middleware.arun
+
         app.middleware(Around())
 
     @app.task(retries=5)

@@ -206,6 +206,8 @@ def test_hooks_and_middleware_run_in_a_test(app: Mainspring) -> None:
             told.append("before")
             return body() + 1
 
+        arun = Middleware.arun
+
     app.middleware(Wrap())
     app.on("succeeded")(lambda event: told.append(event.name))
 

@@ -370,6 +370,8 @@ def middleware() -> None:
         async def arun(self, ctx: AsyncContext, body: Any) -> Any:
             return await body()
 
+        run = Middleware.run
+
     app.middleware(Audit())
 
 

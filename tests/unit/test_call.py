@@ -309,8 +309,15 @@ class TestTasks:
 
 
 def test_middleware_without_an_enqueue_method_is_not_called() -> None:
+    class Around(Middleware):
+        def run(self, ctx: Any, body: Any) -> Any:
+            return body()
+
+        async def arun(self, ctx: Any, body: Any) -> Any:
+            return await body()
+
     app = Mainspring("sqlite://")
-    app.middleware(Middleware())
+    app.middleware(Around())
     call = app.task(name="x")(send.fn).s("x")
     assert app.enqueue_middleware == []
     assert prepare(app, [call]).batch.jobs[0].task == "x"
