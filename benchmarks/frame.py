@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +14,7 @@ Engine = Literal["sqlite", "postgres", "redis"]
 ENGINES: tuple[Engine, ...] = ("sqlite", "postgres", "redis")
 
 DRAIN_FLOOR = 40_000
-"""Below this many jobs a drain flatters whoever defers its acks: such a run is for looking, not for quoting."""
+"""Below this many jobs the figures of a system that defers its acks are too good: such a run is not to be quoted."""
 
 
 class Failed(Exception):
@@ -33,6 +33,10 @@ class Config:
     engine: Engine = "sqlite"
     only: tuple[str, ...] = ()
     """Systems whose names begin so; all without."""
+    limits: tuple[str, ...] = ()
+    """Of the column ``limits`` only these, such as ``concurrency, 4``; all without."""
+    trees: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Other trees of the project, by name: folders whose code is measured in turn with the code of this tree."""
     folder: str | None = None
     """Where the stores are made; it must be a real disk, for syncing to memory costs nothing."""
     say: Callable[[str], None] = print
@@ -42,6 +46,17 @@ class Config:
         """A folder for one measurement, gone afterwards."""
         with TemporaryDirectory(prefix="bench-", dir=self.folder) as folder:
             yield Path(folder)
+
+
+def of_tree(name: str, tree: str) -> str:
+    """The name of a system, with the code of another tree."""
+    return f"{name} @{tree}" if tree else name
+
+
+def split_tree(name: str) -> tuple[str, str]:
+    """The name of a system and of the tree whose code it has; "" is this tree."""
+    plain, _, tree = name.partition(" @")
+    return plain, tree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +152,22 @@ def _held(row: Row, at_least: float | None, at_most: float | None) -> Row:
         met = None if row.value is None else row.value <= at_most
         return dataclasses.replace(row, goal=f"<= {at_most:g} {row.unit}", met=met)
     return row
+
+
+def ratios_of_trees(rows: Sequence[Row]) -> list[Row]:
+    """For each row of another tree: the value of this tree divided by it, round by round."""
+    ours = {(row.column, row.system): row for row in rows}
+    found = []
+    for row in rows:
+        plain, tree = split_tree(row.system)
+        beside = ours.get((row.column, plain))
+        if not tree or row.unit == "x" or beside is None or len(beside.samples) != len(row.samples):
+            continue
+        pairs = zip(beside.samples, row.samples, strict=True)
+        samples = tuple([value / under for value, under in pairs if under])
+        if samples:
+            found.append(Row(row.column, f"{plain} / {row.system}", statistics.median(samples), "x", samples))
+    return found
 
 
 def percentile(values: Iterable[float], share: float) -> float:

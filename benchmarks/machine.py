@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import time
 from datetime import UTC, datetime
 from importlib import metadata
@@ -29,13 +30,26 @@ def facts(folder: Path, engine: Engine) -> dict[str, Any]:
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
         "system": platform.system(),
         "architecture": platform.machine(),
-        "load": round(os.getloadavg()[0], 2),
+        "load": [load()],
+        "commit": commit(Path(__file__).parent),
         "fsync_us": round(_fsync_us(folder)),
         "python": platform.python_version(),
         engine: _engine_version(engine, folder),
         **{name: _version(name) for name in PACKAGES},
         **peers.versions(PEERS),
     }
+
+
+def load() -> float:
+    """How many processes wanted to run, over the last minute; the benchmarks are among them."""
+    return round(os.getloadavg()[0], 2)
+
+
+def commit(folder: str | Path) -> str:
+    """The commit of a tree, in short; "+" after it for changes that are not committed."""
+    git = ["git", "-C", str(folder), "describe", "--always", "--dirty=+", "--exclude=*"]
+    done = subprocess.run(git, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
 
 
 def _engine_version(engine: Engine, folder: Path) -> str:

@@ -43,6 +43,8 @@ class Place(ABC):
 
     address: str
     """What the programs get."""
+    counts_late = 0.0
+    """Seconds after which a request is counted at the latest."""
 
     @abstractmethod
     def look(self) -> Look: ...
@@ -55,9 +57,16 @@ class Place(ABC):
         """Seconds of processor time of all processes of the server, without those that answer our own looks."""
         return 0.0
 
-    def operations(self) -> float:
+    def operations(self, look: Look) -> float:  # noqa: ARG002  # there is no server to ask
         """Commands or transactions of the server so far."""
         return 0.0
+
+    def round_trips(self, look: Look) -> float:  # noqa: ARG002
+        """Requests of clients so far, those of ``look`` too."""
+        return 0.0
+
+    def stop_maintenance(self, look: Look) -> None:  # noqa: B027  # a file does nothing by itself
+        """End what the server does by itself, which its counters do not tell from the requests of clients."""
 
     def pid(self) -> int | None:
         """The server's main process."""
@@ -121,6 +130,8 @@ class ServerPlace(Place):
 
 
 class PostgresPlace(ServerPlace):
+    counts_late = 10.0  # a connection that is idle hands over its counters after 10 s
+
     def look(self) -> SqlLook:
         import psycopg
 
@@ -128,9 +139,16 @@ class PostgresPlace(ServerPlace):
         self.ours.add(connection.info.backend_pid)
         return SqlLook(connection)
 
-    def operations(self) -> float:
-        with closing(self.look()) as look:
-            return look.ask("select sum(xact_commit + xact_rollback) from pg_stat_database")
+    def operations(self, look: Look) -> float:
+        return look.ask("select sum(xact_commit + xact_rollback) from pg_stat_database")
+
+    def stop_maintenance(self, look: Look) -> None:
+        assert isinstance(look, SqlLook)
+        look.connection.execute("alter system set autovacuum = off")
+        look.connection.execute("select pg_reload_conf()")
+
+    def round_trips(self, look: Look) -> float:
+        return look.ask("select xact_commit + xact_rollback from pg_stat_database where datname = current_database()")
 
     def version(self) -> str:
         with closing(self.look()) as look:
@@ -156,9 +174,15 @@ class RedisPlace(ServerPlace):
     def look(self) -> RedisLook:
         return RedisLook(self.address)
 
-    def operations(self) -> float:
-        with closing(self.look()) as look:
-            return int(look.client.info("stats")["total_commands_processed"])
+    def operations(self, look: Look) -> float:
+        return self._stats(look)["total_commands_processed"]
+
+    def round_trips(self, look: Look) -> float:
+        return self._stats(look)["total_reads_processed"]
+
+    def _stats(self, look: Look) -> dict[str, int]:
+        assert isinstance(look, RedisLook)
+        return cast("dict[str, int]", look.client.info("stats"))
 
     def version(self) -> str:
         with closing(self.look()) as look:

@@ -25,13 +25,14 @@ STOP_WITHIN = 40.0
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
     """Ours without what would change a measurement; bytecode is written, as in any installation.
 
-    Measured is the code of this tree, whatever is installed.
+    Measured is the code of this tree, or of ``BENCH_TREE``, whatever is installed.
 
     Drivers of other stores than the one that is measured are hidden: huey imports all that it finds.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MAINSPRING_", "PYTHON"))}
     hidden = [str(WITHOUT / driver) for driver in OTHERS[extra.get("BENCH_ENGINE", "sqlite")]]
-    return {**kept, "PYTHONPATH": os.pathsep.join([*hidden, str(ROOT), str(ROOT / "src")]), **extra}
+    code = Path(extra.get("BENCH_TREE", ROOT)) / "src"
+    return {**kept, "PYTHONPATH": os.pathsep.join([*hidden, str(ROOT), str(code)]), **extra}
 
 
 def run_json(command: Sequence[str], env: Mapping[str, str], within: float = 900) -> Any:

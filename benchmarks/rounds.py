@@ -9,7 +9,7 @@ from typing import TypeVar
 import psutil
 
 from benchmarks import places, systems
-from benchmarks.frame import Config, Failed, Samples
+from benchmarks.frame import Config, Failed, Samples, of_tree, split_tree
 from benchmarks.places import Place
 from benchmarks.processes import run
 from benchmarks.systems import System
@@ -27,6 +27,15 @@ class Bench:
         self.place = place
         self.folder = folder
         self.env = systems.env(system, config.engine, place, folder)
+        tree = split_tree(name)[1]
+        if tree:
+            self.env["BENCH_TREE"] = config.trees[tree]
+
+
+def with_trees(config: Config, names: Sequence[str]) -> list[str]:
+    """The names, each of ours followed by the same system of each other tree."""
+    trees = ("", *config.trees)
+    return [of_tree(name, tree) for name in names for tree in (trees if name.startswith("mainspring") else ("",))]
 
 
 def each(

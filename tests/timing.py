@@ -5,6 +5,9 @@ not end while heartbeats go on. A machine that runs nothing for a second breaks 
 So one process per test run (`measure`, started by `tests/plugins/stalls.py`) sleeps and syncs a small file again and
 again, and writes into that file how much longer this took than it should. `patience` reads the file.
 
+A process that mostly sleeps is scheduled at once even on a crowded machine, where a process that computes gets a tenth
+of a core. So the meter also computes for a few milliseconds now and then, and measures how long that took.
+
 A short TTL, lease or deadline beside real processes or real servers is `patience(seconds)`. Call it when the test needs
 the value, not when its module is imported: at that time nothing is measured yet.
 """
@@ -29,6 +32,12 @@ MEMORY = 120.0
 TICK = 0.05
 SYNC_EVERY = 20
 """Ticks from one sync to the next."""
+BURST = 0.01
+"""Seconds of processor time of one measurement of the crowd."""
+USUAL_CROWD = 4.0
+"""How many times longer than alone a computation takes while the test processes themselves keep all cores busy."""
+STALL_OF_CROWD = 0.2
+"""Seconds of stall that each further multiple counts as."""
 _SECONDS = struct.Struct("d")
 
 
@@ -60,6 +69,14 @@ def stall() -> float:
     return min(MOST, *_SECONDS.unpack(data)) if len(data) == _SECONDS.size else 0.0
 
 
+def crowd() -> float:
+    """How many times longer than on an idle core a computation takes now."""
+    wall, cpu = time.monotonic(), time.process_time()
+    while (used := time.process_time() - cpu) < BURST:
+        pass
+    return (time.monotonic() - wall) / used
+
+
 def measure(path: Path) -> None:
     """Write the longest stall of the last two minutes to ``path``, until standard input is closed."""
     worst: deque[tuple[float, float]] = deque()  # (when, how long): each longer than all that came after it
@@ -74,6 +91,8 @@ def measure(path: Path) -> None:
                 os.fsync(file.fileno())
             now = time.monotonic()
             late = max(0.0, now - began - TICK)
+            if tick % SYNC_EVERY == 0:
+                late = max(late, (crowd() - USUAL_CROWD) * STALL_OF_CROWD)
             while worst and worst[-1][1] <= late:
                 worst.pop()
             worst.append((now, late))

@@ -38,7 +38,7 @@ class Drained:
 
 def run(config: Config) -> list[Row]:
     rates, costs, servers, supervision = Samples(), Samples(), Samples(), Samples()
-    for number, name, found in rounds.each(config, "drain", NAMES, measure, rates):
+    for number, name, found in rounds.each(config, "drain", rounds.with_trees(config, NAMES), measure, rates):
         rates.add(name, number, found.rate)
         costs.add(name, number, found.worker)
         if config.engine != "sqlite":

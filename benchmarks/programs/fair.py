@@ -19,7 +19,7 @@ import psutil
 from mainspring.common.ids import new_id
 from mainspring.jobs.lanes import base_lane
 from mainspring.jobs.outcomes import Ack, Lease
-from mainspring.jobs.records import Batch, NewJob
+from mainspring.jobs.records import JobBatch, NewJob
 from mainspring.queues.records import FairKey
 from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
@@ -45,7 +45,7 @@ class Bench:
     async def fill(self, queue: str, keys: Iterable[str | None]) -> None:
         jobs = [_job(queue, key, self.claimed) for key in keys]
         for start in range(0, len(jobs), 1000):
-            await self.store.enqueue(Batch(id=new_id().bytes, jobs=tuple(jobs[start : start + 1000])))
+            await self.store.enqueue(JobBatch(id=new_id().bytes, jobs=tuple(jobs[start : start + 1000])))
 
     async def turn(self, queue: str, n: int) -> tuple[Claim, ...]:
         """Ack what is held, claim up to ``n``."""

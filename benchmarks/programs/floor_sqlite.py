@@ -43,6 +43,11 @@ def many(task: str, numbers: Sequence[int]) -> None:
     connection.execute("commit")
 
 
+def version(connection: sqlite3.Connection) -> int:
+    """A number that changes when another connection commits."""
+    return int(connection.execute("pragma data_version").fetchone()[0])
+
+
 async def drain() -> None:
     connection = connect()
     loop = asyncio.get_running_loop()
@@ -52,9 +57,10 @@ async def drain() -> None:
         if done:
             connection.execute(f"delete from job where id in ({','.join('?' * len(done))})", done)  # noqa: S608
         claimed = connection.execute(CLAIM).fetchall()
+        seen = version(connection) if not claimed else 0
         connection.execute("commit")
-        if not claimed:
-            await asyncio.sleep(0.005)
+        while not claimed and version(connection) == seen:  # noqa: ASYNC110  # no event comes from other processes
+            await asyncio.sleep(0.001)  # nothing tells one process of another's commit
         await asyncio.gather(*[loop.create_task(run(data)) for _, data in claimed])
         done = [id for id, _ in claimed]
 

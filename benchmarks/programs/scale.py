@@ -18,7 +18,7 @@ import psutil
 from mainspring.common.ids import new_id
 from mainspring.jobs.lanes import base_lane
 from mainspring.jobs.outcomes import Ack, Lease
-from mainspring.jobs.records import Batch, NewJob
+from mainspring.jobs.records import JobBatch, NewJob
 from mainspring.stores.base import Store
 from mainspring.stores.connect import connect, engine_of
 from mainspring.worker.records import Beat, Claim, Registration, Turn, Want
@@ -42,7 +42,7 @@ class Bench:
     async def fill(self, count: int) -> None:
         for start in range(0, count, 1000):
             jobs = [_job() for _ in range(min(1000, count - start))]
-            await self.store.enqueue(Batch(id=new_id().bytes, jobs=tuple(jobs)))
+            await self.store.enqueue(JobBatch(id=new_id().bytes, jobs=tuple(jobs)))
 
     async def turn(self, n: int) -> int:
         """Ack what is held, claim up to ``n``."""

@@ -11,7 +11,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from benchmarks.frame import Engine, Failed
+from benchmarks.frame import Engine, Failed, split_tree
 from benchmarks.places import Place
 
 PROGRAMS = "benchmarks.programs."
@@ -65,13 +65,13 @@ class System:
 
 
 def find(engine: Engine, name: str) -> System:
-    """The system of that name on that engine."""
-    made: System = importlib.import_module("benchmarks.systems." + engine).SYSTEMS[name]()
+    """The system of that name on that engine; one of another tree is started with other code."""
+    made: System = importlib.import_module("benchmarks.systems." + engine).SYSTEMS[split_tree(name)[0]]()
     return made
 
 
 def has(engine: Engine, name: str) -> bool:
-    return name in importlib.import_module("benchmarks.systems." + engine).SYSTEMS
+    return split_tree(name)[0] in importlib.import_module("benchmarks.systems." + engine).SYSTEMS
 
 
 def env(system: System, engine: Engine, place: Place, folder: Path) -> dict[str, str]:

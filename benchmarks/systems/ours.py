@@ -20,7 +20,7 @@ def mainspring(asked: Questions, kind: str = "async", durability: str = "full") 
         prepare=(*_COMMAND, "migrate", "--app", _APP),
         task=KINDS[kind],
         durability=durability,
-        mark="mainspring.launch.child",
+        mark="--target",
         double=("--processes", "2"),
         asked=asked,
     )

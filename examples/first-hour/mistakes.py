@@ -75,11 +75,11 @@ def _() -> object:
     return add.enqueue(2, 3).state
 
 
-@mistake("from mainspring import chain")
+@mistake("from mainspring import Pipeline")
 def _() -> object:
-    from mainspring import chain  # type: ignore[attr-defined]  # the mistake
+    from mainspring import Pipeline  # type: ignore[attr-defined]  # the mistake
 
-    return chain
+    return Pipeline
 
 
 @mistake("@app.task def work(self, x)")

@@ -32,11 +32,10 @@ def main() -> None:
 
 
 def ask() -> None:
-    """Before any worker is there: jobs wait, and say for what."""
+    """Before any worker is there: a trigger obeys the rules of its schedule."""
     app.schedules.trigger("cleanup")  # the first to be asked for, and the lowest
     refused("cleanup")
-    for obstacle in app.schedules.trigger("process-data").why().obstacles:
-        print("process-data:", obstacle.text)
+    refused("process-data")
     for name in ("report", "fetch-data"):
         app.schedules.trigger(name)
     print()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mainspring.errors import BreakerOpen as BreakerOpen
     from mainspring.errors import Cancel as Cancel
     from mainspring.errors import Discard as Discard
+    from mainspring.errors import FlowClosed as FlowClosed
     from mainspring.errors import HardTimeout as HardTimeout
     from mainspring.errors import JobCancelled as JobCancelled
     from mainspring.errors import JobDead as JobDead
@@ -39,6 +40,14 @@ if TYPE_CHECKING:
     from mainspring.errors import Snooze as Snooze
     from mainspring.errors import SoftTimeout as SoftTimeout
     from mainspring.errors import StoreUnavailable as StoreUnavailable
+    from mainspring.flows.batch import Batch as Batch
+    from mainspring.flows.dag import Dag as Dag
+    from mainspring.flows.flow import Chain as Chain
+    from mainspring.flows.flow import Flow as Flow
+    from mainspring.flows.flow import Group as Group
+    from mainspring.flows.flow import chain as chain
+    from mainspring.flows.flow import chord as chord
+    from mainspring.flows.flow import group as group
     from mainspring.jobs.call import Call as Call
     from mainspring.jobs.info import JobInfo as JobInfo
     from mainspring.jobs.job import Job as Job
@@ -58,6 +67,15 @@ if TYPE_CHECKING:
     from mainspring.worker.run.context import Context as Context
 
 _HOMES = {
+    "group": "mainspring.flows.flow",
+    "chord": "mainspring.flows.flow",
+    "chain": "mainspring.flows.flow",
+    "Group": "mainspring.flows.flow",
+    "FlowClosed": "mainspring.errors",
+    "Flow": "mainspring.flows.flow",
+    "Dag": "mainspring.flows.dag",
+    "Chain": "mainspring.flows.flow",
+    "Batch": "mainspring.flows.batch",
     "AsyncContext": "mainspring.worker.run.context",
     "AsyncTask": "mainspring.tasks.task",
     "Backoff": "mainspring.common.backoff",
@@ -107,15 +125,21 @@ __all__ = [
     "AsyncContext",
     "AsyncTask",
     "Backoff",
+    "Batch",
     "BreakerEvent",
     "BreakerOpen",
     "Call",
     "Cancel",
+    "Chain",
     "Concurrency",
     "Context",
+    "Dag",
     "Depends",
     "Discard",
     "Event",
+    "Flow",
+    "FlowClosed",
+    "Group",
     "HardTimeout",
     "Job",
     "JobCancelled",
@@ -147,7 +171,10 @@ __all__ = [
     "Task",
     "Tasks",
     "__version__",
+    "chain",
+    "chord",
     "errors",
+    "group",
 ]
 
 __version__ = "0.1.0.dev0"

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainspring.client import blocking
-from mainspring.client.client import Client
 from mainspring.common.callables import explain_call
-from mainspring.common.handles import Reserved
-from mainspring.errors import InvalidOption
+from mainspring.common.handles import Reserved, foreign_hint, refuse_assigned
+from mainspring.errors import InvalidOption, mask_url
+from mainspring.flows.shape import EACH_TASK
 from mainspring.jobs.call import Call, aenqueue, checked_calls, enqueue
 from mainspring.jobs.job import Job
 from mainspring.jobs.new_job import CallTarget
@@ -18,11 +18,12 @@ from mainspring.options import checks
 from mainspring.options.table import resolve_options
 from mainspring.queues.queue import Queue
 from mainspring.settings.settings import AppSettings
+from mainspring.settings.table import TABLE
 from mainspring.tasks import decorators, naming
 from mainspring.tasks.declaration import TaskHome
 from mainspring.tasks.hooks import Hooks
 from mainspring.tasks.middleware import Middleware, check_middleware
-from mainspring.tasks.registry import Registry
+from mainspring.tasks.registry import Registry, remember_begun
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
     from mainspring.breakers.breaker import Breaker
     from mainspring.breakers.manager import Breakers
+    from mainspring.client.client import Client
     from mainspring.common.duration import Duration
+    from mainspring.flows.manager import Flows
     from mainspring.jobs.dead import Dead
     from mainspring.jobs.manager import Jobs
     from mainspring.launch.embedded import EmbeddedWorker
@@ -66,6 +69,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound="Callable[[Event], Any] | Callable[[BreakerEvent], Any] | Callable[[ScheduleEvent], Any]")
 
 
+_NOT_ASSIGNED = frozenset((*TABLE, "conf", "config"))
+"""Names of settings, which an attribute would not change."""
+
+
+def _refuse_setting(name: str, value: object) -> None:
+    """Refuse ``app.url = "..."`` and Celery's ``app.conf = ...``."""
+    hint = f"Write Mainspring({name}=...), MAINSPRING_{name.upper()} in the environment, or the project's file."
+    shown = mask_url(value) if isinstance(value, str) else value
+    refuse_assigned(name, shown, "Mainspring", foreign_hint(name, "Mainspring") or hint)
+
+
 class Mainspring(Reserved):
     """Background jobs on one store.
 
@@ -95,6 +109,7 @@ class Mainspring(Reserved):
         given = {**settings, **{name: value for name, value in own.items() if value is not None}}
         self.settings = AppSettings(given, declared_in)
         self.tasks = Registry(lambda: self.settings.include, lambda: self.settings.routes)
+        self.tasks.built_ins[EACH_TASK] = self._expander
         self.hooks = Hooks()
         self._client: Client | None = None
         self._lifespans: list[Callable[..., Any]] = []
@@ -105,6 +120,13 @@ class Mainspring(Reserved):
         self._breakers: dict[str, Limit] = {}
         self._semaphores: dict[str, int] = {}
 
+    if not TYPE_CHECKING:  # a type checker must not accept every name
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name in _NOT_ASSIGNED and not hasattr(type(self), name):
+                _refuse_setting(name, value)
+            object.__setattr__(self, name, value)
+
     # ---- declare ------------------------------------------------------------------------------
 
     task = decorators.task
@@ -114,7 +136,8 @@ class Mainspring(Reserved):
     def lifespan(self, fn: F) -> F:
         """Run a generator function once around the jobs of each worker process; the yielded value is ``ctx.state``.
 
-        Several lifespans start in the order of their declaration and end in reverse order.
+        Several lifespans start in the order of their declaration and end in reverse order. Then ``ctx.state`` has one
+        value for each: ``ctx.state.database`` or ``ctx.state["database"]`` is that of the function ``database``.
         """
         self._lifespans.append(fn)
         return fn
@@ -241,6 +264,7 @@ class Mainspring(Reserved):
         from mainspring.codec import dumps_call, loads
 
         checks.some_task_name(task, "task")
+        self.tasks.warn_of_near_name(task)
         resolved = resolve_options("task", {}, subject=f"task {task!r}")
         queue = self.settings.routes.queue_for(task, resolved["queue"])
         arguments = dumps_call(task, args, kwargs, limit=self.settings.payload_limit)
@@ -249,7 +273,7 @@ class Mainspring(Reserved):
     def enqueue_many(self, calls: Iterable[Call[R]], *, connection: Any = None) -> list[Job[R]]:
         """Enqueue these calls in this order: all of them, or none if one cannot be enqueued."""
         checked = checked_calls(self, calls)
-        return enqueue(self, checked, connection) if checked else []
+        return enqueue(self, checked, connection, verb="enqueue_many") if checked else []
 
     async def aenqueue_many(self, calls: Iterable[Call[R]], *, connection: Any = None) -> list[Job[R]]:
         """Async version of ``enqueue_many``: enqueue these calls in this order, all of them or none."""
@@ -308,6 +332,13 @@ class Mainspring(Reserved):
         return Locks(self)
 
     @property
+    def flows(self) -> Flows:
+        """Open batches; list, show, cancel and retry flows."""
+        from mainspring.flows.manager import Flows
+
+        return Flows(self)
+
+    @property
     def workers(self) -> Workers:
         """The live workers."""
         from mainspring.worker.manager import Workers
@@ -340,7 +371,7 @@ class Mainspring(Reserved):
 
         parts = self.parts(**o)
         self.client.check_worker("app.worker")
-        return EmbeddedWorker(parts)
+        return EmbeddedWorker(parts, self.tasks.served)
 
     def parts(self, **o: Unpack[WorkerOptions]) -> WorkerConfig:
         """The configuration of a worker of this app; imports every included module."""
@@ -389,6 +420,8 @@ class Mainspring(Reserved):
     def client(self) -> Client:
         """The client of the store; opens the store at the first use."""
         if self._client is None:
+            from mainspring.client.client import Client
+
             settings = self.settings
             self._client = Client(
                 settings.address, settings.full_wait, settings.enqueue_patience, program=lambda: settings.program
@@ -404,11 +437,25 @@ class Mainspring(Reserved):
 
     # ---- private ------------------------------------------------------------------------------
 
+    def _expander(self, kind: str) -> BaseTask[Any, Any]:
+        from mainspring.flows.expand import declared_expander
+        from mainspring.tasks.task import AsyncTask, Task
+
+        make: type[BaseTask[Any, Any]] = AsyncTask if kind == "async" else Task
+        return make(TaskHome(self), declared_expander(self, kind))
+
     def _task_home(self) -> TaskHome:
         return TaskHome(self)
 
     def _add_task(self, task: BaseTask[Any, Any]) -> None:
         self.tasks.add(task)
+
+    def _check_queue(self, queue: object) -> None:
+        if isinstance(queue, Queue):
+            self.tasks.declared_queues.check_own(queue)
+
+    def _expect_schedule(self, began: object, what: str | None) -> None:
+        remember_begun(self.tasks.begun_schedules[0], began, what)
 
     def _add_schedule(self, declared: Declaration) -> None:
         if declared.call is not None and declared.call.app is not self:

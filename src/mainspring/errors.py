@@ -29,6 +29,7 @@
     │   ├── QueueDraining                   the queue refuses new jobs while it drains
     │   ├── QueueDisabled                   the queue is disabled and rejects jobs
     │   ├── QueueFull                       the queue has its maximum number of jobs; has .retry_after
+    │   ├── FlowClosed                      the flow or batch takes no further jobs; has .flow
     │   └── NotTriggered                    the rules of the schedule refuse a run now; has .why and .job
     ├── JobError                        about one job; has .job
     │   ├── JobDead
@@ -72,9 +73,11 @@
         ├── WouldDeadlock (RuntimeError)
         ├── OptionsOnCall (TypeError)       job options and then a plain call, which would ignore them
         ├── NoMainGuard
+        ├── LoopEnded (RuntimeError)        user code ended the loop of an embedded worker
         ├── NotOpen
         ├── NoApp                           a task of a Tasks() that no app, or more than one, includes
         ├── ForkedWorker
+        ├── MiddlewareError                 run or arun did not return what body() returned
         ├── UnknownAttribute (AttributeError)   says what another library's name is called here
         ├── UnknownImport (ImportError)         the same for ``from mainspring import ...``
         ├── InsideTest                      not possible while the app is in test mode
@@ -429,7 +432,8 @@ class KeyConflict(EnqueueError):
         why = why or f"job {holder} used this key with other arguments; job {job} was not enqueued"
         super().__init__(
             f"task {task!r}: {why}",
-            hint="One key means one request. Put what differs into the key, or send the same arguments again.",
+            hint="One key means one request. Put what differs into the key, or send the same arguments again. "
+            "A call by name (app.call) is compared as it was given, without the defaults of the task.",
         )
         self.task = task
         self.holder = holder
@@ -538,6 +542,20 @@ class QueueFull(EnqueueError):
         """The queue lets producers wait for capacity (``on_full="wait"``)."""
 
 
+class FlowClosed(EnqueueError):
+    """The flow or batch takes no further jobs, because it was closed or has ended; nothing was enqueued.
+
+    ``flow`` is the id of the job that was to wait for the new jobs.
+    """
+
+    def __init__(self, flow: UUID) -> None:
+        super().__init__(
+            f"flow {flow} is closed or has ended: it takes no further jobs",
+            hint="Add jobs before close(), or from a job of the flow while it runs (ctx.flow.add).",
+        )
+        self.flow = flow
+
+
 class NotTriggered(EnqueueError):
     """The rules of the schedule refuse a run now. ``why`` is the reason, ``job`` the run that blocks it."""
 
@@ -606,6 +624,9 @@ class ResultTimeout(JobError, TimeoutError):
 
 
 def _timeout_hint(why: Why | None) -> str:
+    slots = [] if why is None else [each.name for each in why.obstacles if each.kind == "slots"]
+    if slots:
+        return f"The job is not affected. Its workers need {slots[0]} above 0."
     missing = [] if why is None else [each.name for each in why.obstacles if each.kind == "no_worker"]
     if missing:
         return f"The job is not affected. Start a worker for its queue: mainspring worker -Q {missing[0]}"
@@ -897,6 +918,17 @@ class NoMainGuard(UseError):
         )
 
 
+class LoopEnded(UseError, RuntimeError):
+    """User code ended the event loop of an embedded worker, and so the worker."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(
+            f"user code ended the event loop of the embedded worker: {how}",
+            hint="The jobs that ran on the loop count as crashed. A job ends itself with return or an exception.",
+        )
+        self.how = how
+
+
 class NotOpen(UseError):
     """The object was closed, or was never opened."""
 
@@ -917,6 +949,18 @@ class NoApp(UseError):
 
 class ForkedWorker(UseError):
     """A worker object is used in a forked child of the process that made it."""
+
+
+class MiddlewareError(UseError):
+    """``run`` or ``arun`` of a middleware returned None, and the result of the task was lost, or never made."""
+
+    def __init__(self, middleware: str, method: str, *, ran: bool) -> None:
+        body = "await body()" if method == "arun" else "body()"
+        why = f"{body} returned a result" if ran else f"did not call {body}: the work is not done"
+        super().__init__(
+            f"{middleware}.{method} returned None, {'and' if ran else 'and it'} {why}",
+            hint=f"Write return {body}. To skip the body, return a value, or raise Cancel, Discard or Snooze.",
+        )
 
 
 class UnknownAttribute(UseError, AttributeError):
@@ -968,7 +1012,10 @@ class Retry(Signal):
 
 
 class Snooze(Signal):
-    """Run again later, ``for_`` a duration or ``until`` a time. The attempt does not count."""
+    """Run again later, ``for_`` a duration or ``until`` a time. The attempt does not count.
+
+    Without a pause (0, or a time that has passed) the job runs again after one second.
+    """
 
     def __init__(self, for_: Duration | None = None, until: datetime | None = None) -> None:
         if (for_ is None) == (until is None):

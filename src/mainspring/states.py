@@ -42,6 +42,8 @@ class Reason(StrEnum):
     SKIPPED = "skipped"
     SUPERSEDED = "superseded"
     PARENT = "parent"
+    BYPASSED = "bypassed"
+    """Not needed: the condition of an edge to its parent did not come true. Its dependents go on."""
     FAILED = "failed"
     """The only attempt failed: the job has ``retries=0`` or ``ack="early"``."""
     RETRIES_EXHAUSTED = "retries_exhausted"
@@ -71,6 +73,7 @@ class Action(StrEnum):
     RUN_NOW = "run_now"
     REPRIORITISE = "reprioritise"
     RETRY = "retry"
+    RETRY_FLOW = "retry_flow"
     DELETE = "delete"
 
 
@@ -79,7 +82,9 @@ WAITING = frozenset({State.BLOCKED, State.SCHEDULED, State.RETRYING, State.READY
 FINAL = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED})
 
 REASONS: dict[State, frozenset[Reason]] = {
-    State.CANCELLED: frozenset({Reason.BY_USER, Reason.EXPIRED, Reason.SKIPPED, Reason.SUPERSEDED, Reason.PARENT}),
+    State.CANCELLED: frozenset(
+        {Reason.BY_USER, Reason.EXPIRED, Reason.SKIPPED, Reason.SUPERSEDED, Reason.PARENT, Reason.BYPASSED}
+    ),
     State.DEAD: frozenset(
         {
             Reason.FAILED,
@@ -113,8 +118,8 @@ _S = State
 _ACKED_WITH_ORDER = _S.CANCELLED  # any ack or rescue of a job with a cancel order ends it as cancelled
 
 TRANSITIONS: tuple[Transition, ...] = (
-    _t(Action.ENQUEUE, set(), _S.READY, _S.SCHEDULED, _S.BLOCKED, _S.CANCELLED),
-    _t(Action.UNBLOCK, {_S.BLOCKED}, _S.READY, _S.SCHEDULED, _S.CANCELLED),
+    _t(Action.ENQUEUE, set(), _S.READY, _S.SCHEDULED, _S.BLOCKED, _S.CANCELLED, _S.SUCCEEDED),  # a join without members
+    _t(Action.UNBLOCK, {_S.BLOCKED}, _S.READY, _S.SCHEDULED, _S.CANCELLED, _S.SUCCEEDED),  # succeeded: a join
     _t(Action.PROMOTE, {_S.SCHEDULED, _S.RETRYING}, _S.READY),
     _t(Action.CLAIM, {_S.READY}, _S.RUNNING),
     _t(Action.ACK_SUCCEEDED, {_S.RUNNING}, _S.SUCCEEDED, _ACKED_WITH_ORDER),
@@ -126,13 +131,14 @@ TRANSITIONS: tuple[Transition, ...] = (
     _t(Action.RESCUE, {_S.RUNNING}, _S.READY, _S.RETRYING, _S.DEAD, _ACKED_WITH_ORDER),
     _t(Action.CANCEL, WAITING, _S.CANCELLED),
     _t(Action.CANCEL, {_S.RUNNING}, _S.RUNNING),  # an order, which the next turn delivers
-    _t(Action.EXPIRE, WAITING, _S.CANCELLED),
+    _t(Action.EXPIRE, WAITING - {_S.RETRYING}, _S.CANCELLED),  # `expires` limits the first start, not retries
     _t(Action.RUN_NOW, {_S.SCHEDULED, _S.RETRYING}, _S.READY),
     _t(Action.REPRIORITISE, {_S.BLOCKED}, _S.BLOCKED),
     _t(Action.REPRIORITISE, {_S.SCHEDULED}, _S.SCHEDULED),
     _t(Action.REPRIORITISE, {_S.RETRYING}, _S.RETRYING),
     _t(Action.REPRIORITISE, {_S.READY}, _S.READY),
     _t(Action.RETRY, FINAL, _S.READY),
+    _t(Action.RETRY_FLOW, FINAL - {_S.SUCCEEDED}, _S.READY, _S.BLOCKED, _S.CANCELLED, _S.SUCCEEDED),
     _t(Action.DELETE, WAITING | FINAL),
 )
 

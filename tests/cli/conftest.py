@@ -29,7 +29,7 @@ UUID = re.compile(r"\b[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9
 REPLACED = (
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "<time>"),
     (re.compile(r"\((in )?\d+ [smhd]( ago)?\)"), "(<ago>)"),
-    (re.compile(r"\b\d+(\.\d+)?(ms|s|us)(?=\s|$)"), "<span>"),
+    (re.compile(r"(<|\b)\d+(\.\d+)?(ms|s|us)(?=\s|$)"), "<span>"),
     (re.compile(r'"(wait|run|age)": \d[\d.e-]*'), r'"\1": <seconds>'),
     (re.compile(r'"pid": \d+'), '"pid": <pid>'),
     (re.compile(r"(?ms)^( *)Traceback \(most recent call last\):\n.*?(?=^\1\w)"), r"\1<traceback>\n"),

@@ -77,3 +77,13 @@ def second() -> None: ...
 @app.task(name="shop.token")
 def token() -> dict[str, Secret[str]]:
     return {"token": Secret("hunter2-hunter2")}
+
+
+@app.task(name="shop.total")
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@app.task(name="shop.count")
+def count(n: int) -> list[int]:
+    return [*range(n)]

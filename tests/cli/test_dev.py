@@ -31,6 +31,12 @@ def number() -> int:
 def nap(seconds: float) -> int:
     time.sleep(seconds)
     return NUMBER
+
+@app.task(name="wait_for_change")
+def wait_for_change() -> int:
+    while NUMBER == 1:
+        time.sleep(0.05)
+    return NUMBER
 """
 
 
@@ -84,7 +90,7 @@ def test_a_job_that_does_not_finish_in_time_runs_again_with_the_new_code(project
     app = Mainspring(project.url)
     with Running(project, "dev", "app.py", "--drain", "100ms") as dev:
         dev.says("serving")
-        job = app.call("nap", 2).enqueue()
+        job = app.call("wait_for_change").enqueue()
         next(info for info in job.watch(timeout=LIMIT) if info.state == "running")
         say(project, 2)
         dev.says("serving", 2)

@@ -21,6 +21,10 @@ STORED = {
     "stores/postgres/jobs/query.py": "a cursor",
     "stores/sqlite/jobs/query.py": "a cursor",
     "stores/postgres/jobs/follow_ups.py": "a parameter of a statement",
+    "flows/plan.py": "the record of a job of a flow",
+    "flows/batch.py": "the shape of a batch",
+    "flows/manager.py": "the shape of a flow",
+    "testing/app/flows.py": "the shape of a flow",
 }
 
 

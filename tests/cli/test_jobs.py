@@ -21,7 +21,7 @@ def three(shop: Shop) -> list[Any]:
     failed = shop.task("fail").enqueue("no")
     shop.work(failed)
     ready = shop.task("add").enqueue(1)
-    return [failed, ready, shop.task("pay").options(delay="1h").enqueue("4111", 5)]
+    return [failed, ready, shop.task("pay").options(delay="1h").enqueue("4111-2222", 5)]
 
 
 @pytest.mark.row("U2", "Q11")
@@ -31,7 +31,13 @@ def test_ls_lists_the_newest_first(shop: Shop, golden: Golden) -> None:
     assert (plain.code, document.code) == (0, 0), plain.err
     golden("jobs-ls.txt", plain.out)
     golden("jobs-ls.json", document.out)
-    assert "4111" not in plain.out + document.out, "a sensitive argument is shown to nobody"
+    assert "4111-2222" not in plain.out + document.out, "a sensitive argument is shown to nobody"
+
+
+def test_a_wrong_filter_is_named_as_its_flag(shop: Shop) -> None:
+    """An unknown queue is explained by a command, too."""
+    assert "state='failed'" in shop.run("jobs", "ls", "--state", "failed").err
+    assert "mainspring queues ls, shows every queue" in shop.run("jobs", "cancel", "--queue", "mial", "--yes").err
 
 
 def test_ls_without_jobs_says_so(shop: Shop) -> None:

@@ -111,12 +111,32 @@ def test_check_finds_jobs_that_this_code_cannot_run(shop: Shop, golden: Golden) 
     golden("check.json", shop.run("check", "--json").out)
 
 
+@pytest.mark.stores("sqlite")
+def test_check_and_explain_name_annotations_that_cannot_be_resolved(shop: Shop) -> None:
+    """One sentence with the task, the parameter and the name. The other tasks are fine."""
+    with (shop.folder / "app.py").open("a") as file:
+        file.write('\n\n@app.task(name="bad")\ndef bad(n: int, rows: "list[Nowhere]") -> None: ...\n')
+        file.write('\n\n@app.task(name="bad-result")\ndef bad_result() -> "Nowhere": ...\n')
+        file.write('\n\n@app.task(name="ignored", result="ignore")\ndef ignored() -> "Nowhere": ...\n')
+    why = "task 'bad': argument 'rows' has an annotation that cannot be resolved: name 'Nowhere' is not defined"
+    ran = shop.call("check")
+    assert (ran.code, ran.out.splitlines()[0]) == (1, why)
+    assert "task 'bad-result': its return type has an annotation that cannot be resolved" in ran.out
+    found = json.loads(shop.call("check", "--json").out)["bad_tasks"]
+    assert [each["task"] for each in found] == ["bad", "bad-result"]
+    assert found[0]["why"] == why
+    assert json.loads(shop.call("explain", "bad", "--json").out)["problem"] == why
+    assert json.loads(shop.call("explain", "ignored", "--json").out)["problem"] is None
+
+
 @pytest.mark.row("B20")
 @pytest.mark.option("cli.check.limit")
 def test_check_obeys_its_limit(shop: Shop) -> None:
     for n in range(3):
         shop.task("add").enqueue(n)
-    assert json.loads(shop.run("check", "--limit", "2", "--json").out) == {"looked": 2, "refused": []}
+    assert json.loads(shop.run("check", "--limit", "2", "--json").out) == {
+        "looked": 2, "refused": [], "bad_tasks": [], "bad_schedules": [],
+    }  # fmt: skip
 
 
 @pytest.mark.option("cli.completion.shell")

@@ -52,18 +52,18 @@ def orchestrated(shop: Shop) -> Iterator[Shop]:
         until(lambda: "nightly" in listed(shop), "the worker has stored what the code declares")
         schedules.put("broken", shop.task("fail").s("no"), mode="triggered", max_failures=1, reenable_after="1d")
         schedules.put("fetch", shop.task("wait").s(), mode="triggered", group="etl", priority=10)
-        schedules.put("process", shop.task("add").s(1), mode="triggered", depends_on="fetch")
+        schedules.put("process", shop.task("add").s(1), mode="continuous", depends_on="fetch")
         schedules.put("load", shop.task("add").s(1), mode="triggered", group="etl")
         schedules.put("holiday", shop.task("pay").s("4242", 7), every="365d", blocks="fetch", queue="money")
         schedules.disable("holiday", "until January")
         schedules.trigger("broken").join(timeout=LIMIT)
         fetch = schedules.trigger("fetch")
-        schedules.trigger("process")
         next(info for info in fetch.watch(timeout=LIMIT) if info.state == "running")
         schedules.trigger("load")
         until(lambda: schedules.get("broken").off == "failures", "its failure is counted")
+        until(lambda: schedules.get("process").waiting_since, "its first run waits for fetch")
         yield shop
-        for name in ("process", "load", "fetch"):
+        for name in ("load", "fetch"):
             for job in (*schedules.get(name).waiting, *schedules.get(name).running):
                 app.jobs.get(job).cancel()
         fetch.join(timeout=LIMIT)
@@ -189,10 +189,11 @@ def test_run_prints_the_id_or_the_reason(put: Shop, golden: Golden) -> None:
     assert (forced["schedule"], forced["task"]) == ("by-hand", "shop.add")
     put.run("schedules", "disable", "nightly", "--reason", "snow")
     assert "it is disabled: snow" in put.run("schedules", "run", "nightly").err
-    waiting = put.app.jobs.get(put.run("schedules", "run", "after-it").out.strip())
-    assert waiting.info().state == "blocked", "a trigger obeys depends_on"
-    put.work(job, put.app.jobs.get(forced["id"]), waiting)
-    assert [each.result() for each in (job, waiting)] == [3, 4]
+    assert "it waits for 'by-hand' to succeed" in put.run("schedules", "run", "after-it").err
+    put.work(job, put.app.jobs.get(forced["id"]))
+    after = put.app.jobs.get(put.run("schedules", "run", "after-it").out.strip())
+    put.work(after)
+    assert [each.result() for each in (job, after)] == [3, 4]
 
 
 @pytest.mark.row("S11")
@@ -289,9 +290,19 @@ def test_sync_stores_the_schedules_of_the_code(shop: Shop, golden: Golden) -> No
     old = code("old.py", "1", report="0 5 * * *")
     golden("schedules-sync.txt", shop.call("schedules", "sync", new).out)
     assert json.loads(shop.call("schedules", "sync", "-A", new, "--json").out) == {
-        "added": [], "changed": [], "orphaned": [], "left": [], "unchanged": ["report", "tidy"],
+        "added": [], "changed": [], "orphaned": [], "left": [], "over": [], "unchanged": ["report", "tidy"],
     }  # fmt: skip
     golden("schedules-sync-back.txt", shop.call("schedules", "sync", old).out)
     assert "at 05:00" in shop.app.schedules.get("report").rule
     assert shop.run("schedules", "rm", "tidy", "--yes").out == "removed schedule tidy\n"
     assert shop.call("schedules", "sync", "nowhere.py").code == 2
+
+
+def test_a_time_that_passed_before_the_schedule_was_stored_is_shown(shop: Shop) -> None:
+    shop.app.schedule("launch", at=datetime(2020, 1, 1, tzinfo=UTC), call=shop.task("add").s(1))
+    ran = shop.run("schedules", "sync")
+    assert ran.code == 0
+    assert re.search(r"launch +over", ran.out)
+    assert "no occurrence is left, and it never ran" in shop.run("schedules", "ls").out
+    history = json.loads(shop.run("schedules", "history", "launch", "--json").out)
+    assert "its time had passed when the schedule was stored" in json.dumps(history)

@@ -14,7 +14,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"```python\n(.*?)\n```", re.DOTALL)
-GUIDES = {"start/first-job.md": "ctx.track", "guides/failures.md": "app.dead.stats", "guides/testing.md": "t.drain"}
+GUIDES = {
+    "start/first-job.md": "ctx.track",
+    "guides/failures.md": "app.dead.stats",
+    "guides/testing.md": "t.drain(future=True)",
+}
 """Pages, and a word of the program on each that is run."""
 
 

@@ -91,6 +91,8 @@ def test_reads_succeed_after_a_change_of_a_limit_was_cut_short(
 class DeafListener:
     """A listener whose connection is half open: no wake-up arrives, and no error."""
 
+    is_always_woken = False
+
     async def wait(self, timeout: float) -> bool:
         await asyncio.sleep(timeout)
         return False

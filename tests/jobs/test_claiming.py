@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,23 +13,28 @@ from msgspec.structs import replace
 
 from mainspring import Mainspring
 from mainspring.breakers.declare import DeclaredBreaker, declare_breaker
+from mainspring.common.clock import MovableClock
+from mainspring.common.ids import new_id
 from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.records import JobBatch, NewJob
 from mainspring.launch.services import build_services
 from mainspring.limits.declare import BoundLimit, bind
 from mainspring.options.table import resolve_options
 from mainspring.queues.records import FairKey
 from mainspring.states import State
 from mainspring.stores.base import Store
+from mainspring.stores.connect import connect
 from mainspring.stores.door import Door
 from mainspring.testing.contract.hands import Sized, bucket
 from mainspring.worker.lease.shared_state import SharedState
-from mainspring.worker.loop import turn_loop
+from mainspring.worker.loop import turn_loop, wakeups
 from mainspring.worker.loop.turn_loop import TurnLoop
 from mainspring.worker.records import Beat, Registration, Turn, TurnResult, Want
 from mainspring.worker.supervise.signals import Exit
 from mainspring.worker.worker import Worker
 from tests.jobs.faulty import FaultyStore
 from tests.jobs.world import LIMIT, SECOND, World, eventually, result
+from tests.timing import patience
 
 
 def _breaker(**given: Any) -> DeclaredBreaker:
@@ -54,21 +60,29 @@ async def test_higher_priorities_come_first_and_equal_ones_in_order(world: World
     assert order == [3, 1, 4, 0, 5, 2]
 
 
-@pytest.mark.row("Q5")
-async def test_one_claim_in_twenty_takes_the_oldest_job(world: World) -> None:
-    """An old job of the lowest priority starts while jobs of high priority still wait."""
+@pytest.mark.row("Q5", "Q7")
+@pytest.mark.parametrize("key", [None, "acme"])
+async def test_an_hour_of_age_counts_as_one_point_of_priority(world: World, store_url: str, key: str | None) -> None:
+    """So an old job of a low priority does not starve while jobs of a higher priority come in."""
     order: list[int] = []
 
     async def note(n: int) -> None:
         order.append(n)
-        await asyncio.sleep(0.011)  # long enough never to be claimed ahead
+
+    def job(n: int, priority: int) -> NewJob:
+        return replace(world.new_job(task, n, priority=priority), fair=key and FairKey(f"{key}{n}"))
 
     task = world.task(note)
-    await world.put(world.new_job(task, -1, priority=-100))
-    await world.put(*(world.new_job(task, n, priority=100) for n in range(60)))
+    clock = MovableClock(datetime.now(UTC) - timedelta(hours=3, minutes=10))
+    earlier = connect(store_url, durability="normal", clock=clock, deadline=patience(10))
+    await earlier.open()
+    try:
+        await earlier.enqueue(JobBatch(id=new_id().bytes, jobs=(job(-1, -1),)))
+    finally:
+        await earlier.close()
+    await world.put(*(job(n, n) for n in range(4)))
     await world.drain(async_slots=1, thread_slots=0)
-    assert len(order) == 61
-    assert 15 <= order.index(-1) <= 30
+    assert order == [3, -1, 2, 1, 0]
 
 
 @pytest.mark.row("W1")
@@ -261,8 +275,31 @@ async def test_ack_early_and_limited_jobs_are_never_held_ahead(world: World, kin
     assert await running.drained() == 0
 
 
+@pytest.mark.parametrize("key", ["", "7"], ids=["unkeyed", "keyed"])
+async def test_claims_ahead_do_not_keep_limited_jobs_waiting(world: World, key: str) -> None:
+    """Limited jobs need a free slot, and jobs claimed ahead take each slot that becomes free."""
+    started: list[str] = []
+
+    async def short() -> None:
+        started.append("short")
+        await asyncio.sleep(0.001)
+
+    async def limited() -> None:
+        started.append("limited")
+
+    first, second = world.task(short), world.task(limited)
+    await world.put(*(world.new_job(first) for _ in range(300)))
+    jobs = await world.put(*(world.new_job(second, buckets=(bucket("few", 5, key=key),)) for _ in range(3)))
+    await world.put(*(world.new_job(first) for _ in range(1500)))
+    running = world.worker(async_slots=2, thread_slots=0)
+    for job in jobs:
+        await world.final(job)
+    assert started.count("short") < 1400, "they start about when it is their turn"
+    assert await running.drained() == 0
+
+
 async def test_limited_jobs_of_a_lost_reply_are_not_held_ahead(world: World) -> None:
-    """The reply of a repeated turn does not say which claims hold scarce capacity, so all claims that hold any
+    """The reply of a repeated turn does not say which claims were made for free slots, so all claims with limits
     start first.
     """
     store, passed = faulty(world)
@@ -418,7 +455,7 @@ async def test_a_job_that_expires_while_it_waits_for_a_slot_is_not_run(
 
     await world.put(*(world.new_job(world.task(short)) for _ in range(40)))
     await world.put(world.new_job(world.task(long)))
-    (job,) = await world.put(world.new_job(world.task(late), expires_in=SECOND))
+    (job,) = await world.put(world.new_job(world.task(late), expires_in=int(patience(5) * SECOND)))
     running = world.worker(async_slots=1, thread_slots=0)
     await begun.wait()
     expires = (await world.until(job, State.RUNNING)).expires
@@ -535,6 +572,38 @@ async def test_without_any_wake_up_the_poll_finds_the_job(world: World, monkeypa
     await app.aclose()
 
 
+@pytest.mark.parametrize("is_always_woken", [True, False])
+async def test_the_workers_of_a_large_fleet_poll_less_often_if_they_are_woken(
+    world: World, *, is_always_woken: bool
+) -> None:
+    """All of them find a job whose wake-up was lost as soon as before. Without wake-ups, each polls as it was told."""
+    await world.store.beat([Beat(f"idle{n}", Registration(lease=int(3600e6))) for n in range(200)])
+    deaf = Deaf(world.store)
+    deaf.is_always_woken = is_always_woken
+    app = Mainspring(world.url, poll="50ms")
+
+    async def asked_often() -> bool | None:
+        return max(deaf.asked, default=0.0) > 0.2 or len(deaf.asked) > 60 or None
+
+    worker = Worker(app.parts(), deaf, shared_state=SharedState.create(256), services=build_services)
+    running = asyncio.create_task(worker.run())
+    await worker.wait_started()
+    await eventually(asked_often, "it knows the size of the fleet")
+    assert (max(deaf.asked) > 0.05) is is_always_woken
+    worker.drain()
+    assert await running == 0
+    await app.aclose()
+
+
+@pytest.mark.parametrize(
+    ("poll", "fleet", "expected"),
+    [(2.0, 1, 2.0), (2.0, 40, 2.0), (2.0, 60, 3.0), (2.0, 1000, 5.0), (0.1, 1000, 2.5), (60.0, 1000, 60.0)],
+)
+def test_the_pause_between_two_polls_grows_with_the_fleet(poll: float, fleet: int, expected: float) -> None:
+    pause = wakeups.poll_pause(poll, fleet)
+    assert 0.9 * expected <= pause <= expected
+
+
 class Deaf(Door):
     """A store whose listeners get no wake-up."""
 
@@ -542,14 +611,17 @@ class Deaf(Door):
         super().__init__(inner.inner)
         self.asked: list[float] = []
         """How long they were asked to wait."""
+        self.is_always_woken = False
+        """What they say of themselves."""
 
     async def listen(self, worker: str, queues: Any) -> Any:
-        return _HearsNothing(self.asked)
+        return _HearsNothing(self.asked, is_always_woken=self.is_always_woken)
 
 
 class _HearsNothing:
-    def __init__(self, asked: list[float]) -> None:
+    def __init__(self, asked: list[float], *, is_always_woken: bool = False) -> None:
         self._asked = asked
+        self.is_always_woken = is_always_woken
 
     async def wait(self, timeout: float) -> bool:
         self._asked.append(timeout)

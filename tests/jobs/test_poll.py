@@ -19,6 +19,8 @@ from tests.jobs.world import Running, World
 class Deaf:
     """Hears nothing."""
 
+    is_always_woken = False
+
     async def wait(self, timeout: float) -> bool:
         await asyncio.sleep(timeout)
         return False

@@ -28,6 +28,7 @@ from mainspring.worker.lease.heartbeat_thread import HeartbeatThread
 from mainspring.worker.lease.shared_state import SharedState
 from mainspring.worker.worker import Worker
 from tests.jobs.world import LIMIT, SECOND, Running, World, eventually, result
+from tests.timing import patience
 
 pytestmark = pytest.mark.stores("postgres", "redis")
 
@@ -183,7 +184,8 @@ async def test_a_worker_without_its_store_ends_guarded_bodies_before_its_lease_e
     gate = threading.Event()
     strict, ordinary = world.task(exclusive, strict=True), world.task(in_thread)
     jobs = await world.put(world.new_job(strict), world.new_job(ordinary))
-    settings = WorkerSettings(lease=6 * SECOND, async_slots=2, thread_slots=2, poll=SECOND // 4, grace=2 * SECOND)
+    lease = round(patience(6) * SECOND)  # a fifth of it is left when the worker ends the body
+    settings = WorkerSettings(lease=lease, async_slots=2, thread_slots=2, poll=SECOND // 4, grace=2 * SECOND)
     parts = WorkerConfig(StoreAddress(url=wire.url, durability="normal"), dict(world.tasks), settings, (), "test")
     store = connect(wire.url, durability="normal")
     beater = functools.partial(HeartbeatThread, parts.store, settings=settings, shared_state=board)

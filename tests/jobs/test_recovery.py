@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -12,14 +13,20 @@ from msgspec.structs import replace
 
 from mainspring import Mainspring
 from mainspring.cli.control.workers import worker_table
+from mainspring.common.ids import new_id
+from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.launch.services import build_services
 from mainspring.states import State
 from mainspring.stores.base import Store
+from mainspring.testing.contract.hands import Hand, lease, one, state
 from mainspring.worker.lease.heartbeat_thread import HeartbeatThread
 from mainspring.worker.lease.shared_state import SharedState
 from mainspring.worker.loop import turn_loop
+from mainspring.worker.loop.turn_loop import TurnLoop
 from mainspring.worker.manager import WorkerInfo
 from mainspring.worker.records import Turn
+from mainspring.worker.retry_log import Outage
+from mainspring.worker.run.attempt import RunEnvironment
 from mainspring.worker.supervise import kill_rules
 from mainspring.worker.worker import Worker
 from tests.jobs.faulty import FaultyStore
@@ -155,3 +162,33 @@ async def test_a_job_whose_ack_a_restored_store_lost_runs_again(
     found = await world.final(job)
     assert (result(found), runs, found.attempt) == (2, 2, 1)
     assert await running.drained() == 0
+
+
+async def test_an_end_that_another_thread_stores_at_this_moment_does_not_fence_the_job(world: World) -> None:
+    """The heartbeat thread has stored the end, and its answer comes after the reply of the loop's turn, which says that
+    the lease is not valid any more. The job is not with another worker: hooks and the log must get its end.
+    """
+    store = world.store
+    made, hand = await one(store), await Hand(store).join()
+    claim = await hand.take_one()
+    loop = TurnLoop(
+        store, cast("Any", None), cast("Any", None), RunEnvironment(""), Outage(logging.getLogger()),
+        register=cast("Any", None), due_soon=lambda _: None,
+    )  # fmt: skip
+    loop.environment.worker, loop._number = hand.name, hand.number
+    ack, taken_away = Ack.succeeded(lease(claim)), Lease(new_id().bytes, 1)
+    repeated = loop.repeat_with_acks([ack])
+    assert repeated is not None
+    unread = await store.turn(repeated)
+    assert await state(store, made) is State.SUCCEEDED
+    following = Turn(worker=hand.name, number=hand.number + 1, seen=hand.number, holds=(ack.lease, taken_away))
+    answer = await loop._sender.send(following)
+    assert answer.reply.gone == (taken_away,)
+    loop.record_saved(repeated, unread)
+    assert loop.repeat_with_acks([ack]) is None, "the store has it"
+    last = await loop._sender.send(
+        replace(following, number=hand.number + 2, seen=hand.number + 1, acks=(ack,), holds=None)
+    )
+    assert last.reply.stale == ()
+    assert not loop._sender.saved
+    assert not loop._sender.sending

@@ -133,7 +133,7 @@ async def test_snooze_returns_the_attempt(world: World) -> None:
     async def sleepy() -> str:
         runs.append(1)
         if len(runs) < 4:
-            raise Snooze(for_=0)
+            raise Snooze(for_="1ms")
         return "awake"
 
     job = await world.enqueue(world.task(sleepy, retries=0))

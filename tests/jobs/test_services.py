@@ -13,7 +13,7 @@ from mainspring.common.ids import new_id
 from mainspring.errors import StoreUnavailable
 from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch, NewJob, Retention
+from mainspring.jobs.records import JobBatch, NewJob, Retention
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
 from mainspring.stores.connect import connect
@@ -54,7 +54,7 @@ async def store(store_url: str, clock: MovableClock) -> AsyncIterator[Store]:
 async def job_of(store: Store, worker: str, info: bytes = b"{}", lease: int = LEASE) -> bytes:
     """A running job of a worker that registered."""
     job = new_id().bytes
-    await store.enqueue(Batch(id=job, jobs=(NewJob(id=job, task="t", queue="q", kind="async"),)))
+    await store.enqueue(JobBatch(id=job, jobs=(NewJob(id=job, task="t", queue="q", kind="async"),)))
     await store.beat([Beat(worker, Registration(queues=("q",), lease=lease, info=info))])
     await store.turn(Turn(worker=worker, number=1, seen=0, wants=(Want(("q/async",), 1),)))
     return job
@@ -189,7 +189,7 @@ async def test_a_proof_of_death_counts_more_than_a_whole_lease_of_silence(store:
 async def test_the_promoter_sleeps_until_the_next_job_is_due(store: Store, clock: MovableClock) -> None:
     woken: list[int] = []
     job = new_id().bytes
-    await store.enqueue(Batch(id=job, jobs=(NewJob(id=job, task="t", queue="q", delay=200_000),)))
+    await store.enqueue(JobBatch(id=job, jobs=(NewJob(id=job, task="t", queue="q", delay=200_000),)))
     promoter = Promoter(store, lambda: woken.append(1))
     assert await promoter.tick() == pytest.approx(0.2)
     clock.advance(0.2)
@@ -199,7 +199,7 @@ async def test_the_promoter_sleeps_until_the_next_job_is_due(store: Store, clock
 
 async def test_the_pruner_deletes_jobs_past_their_retention(store: Store, clock: MovableClock) -> None:
     job = new_id().bytes
-    await store.enqueue(Batch(id=job, jobs=(NewJob(id=job, task="t", queue="q"),)))
+    await store.enqueue(JobBatch(id=job, jobs=(NewJob(id=job, task="t", queue="q"),)))
     await store.act(Action.CANCEL, Query.of(job))
     pruner = Pruner(store, Retention(keep=60_000_000, keep_at_least=0))
     await pruner.tick()

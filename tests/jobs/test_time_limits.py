@@ -254,7 +254,8 @@ async def test_without_a_supervisor_the_slot_stays_occupied_until_the_thread_end
     running = await world.worker(grace=SECOND // 5).started()
 
     async def said() -> bool | None:
-        return True if "does not end, and its slot stays occupied" in caplog.text else None
+        text = "(stubborn) ran longer than its timeout of "
+        return True if text in caplog.text and "its slot stays occupied" in caplog.text else None
 
     await eventually(said, "the log says it")
     assert result(await world.final(await world.enqueue("other"))) == 1

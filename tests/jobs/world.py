@@ -14,7 +14,7 @@ from mainspring.codec import ErrorRecord, Signature, decode_result
 from mainspring.common.backoff import Backoff
 from mainspring.common.ids import new_id
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import AttemptRow, Batch, JobBody, JobRow, LogLine, NewJob
+from mainspring.jobs.records import AttemptRow, JobBatch, JobBody, JobRow, LogLine, NewJob
 from mainspring.launch.services import build_services
 from mainspring.states import FINAL, State
 from mainspring.stores.base import Store
@@ -40,7 +40,7 @@ class World:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.store: Store = connect(url, durability="normal")
+        self.store: Store = connect(url, durability="normal", deadline=patience(10))
         self.tasks: dict[str, TaskSpec] = {}
         self.running: list[Running] = []
 
@@ -52,6 +52,7 @@ class World:
         plain: dict[str, Any] = {
             "retries": 0, "timeout": 0, "soft_timeout": 0, "backoff": Backoff.fixed(0), "retry_on": (),
             "never_retry_on": (), "retry_if": None, "crashes": 3, "early": False, "strict": False, "keep_result": True,
+            "options": {"queue": "default"},
         }  # fmt: skip
         self.tasks[name] = TaskSpec(
             name=name, fn=fn, kind=kind, signature=Signature.of(fn, skip_context=takes_context, task=name),
@@ -69,7 +70,9 @@ class World:
 
     async def put(self, *jobs: NewJob) -> list[bytes]:
         for start in range(0, len(jobs), BATCH):
-            await self.store.enqueue(Batch(id=os.urandom(16), jobs=jobs[start : start + BATCH], limits=limits_of(jobs)))
+            await self.store.enqueue(
+                JobBatch(id=os.urandom(16), jobs=jobs[start : start + BATCH], limits=limits_of(jobs))
+            )
         return [job.id for job in jobs]
 
     async def enqueue(self, task: str, /, *args: Any, **options: Any) -> bytes:
@@ -145,7 +148,7 @@ class Running:
 
     async def started(self) -> Running:
         waits = {self.task, asyncio.create_task(self.worker.wait_started())}
-        await asyncio.wait(waits, timeout=LIMIT, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waits, timeout=patience(LIMIT), return_when=asyncio.FIRST_COMPLETED)
         assert not self.task.done(), self.task.result()
         return self
 
@@ -158,7 +161,7 @@ class Running:
         return await self.end()
 
     async def end(self) -> int:
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(patience(LIMIT)):
             return await asyncio.shield(self.task)
 
 

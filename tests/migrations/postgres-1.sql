@@ -15,12 +15,12 @@ CREATE TYPE mainspring_stored.ack_v1 AS (
 	error bytea,
 	label text,
 	refund boolean,
+	unstarted boolean,
 	park boolean,
 	slow bigint,
 	spent jsonb,
-	fault text,
 	buckets jsonb,
-	schedule text
+	ran bigint
 );
 
 CREATE TYPE mainspring_stored.capacity_v1 AS (
@@ -47,7 +47,8 @@ CREATE TYPE mainspring_stored.ending_v1 AS (
 	error bytea,
 	label text,
 	note text,
-	refund integer
+	refund integer,
+	ran bigint
 );
 
 CREATE TYPE mainspring_stored.examined_v1 AS (
@@ -61,6 +62,13 @@ CREATE TYPE mainspring_stored.examined_v1 AS (
 CREATE TYPE mainspring_stored.held_back_v1 AS (
 	queues text[],
 	next_at bigint
+);
+
+CREATE TYPE mainspring_stored.judged_edge_v1 AS (
+	at integer,
+	parent bytea,
+	policy text,
+	effect text
 );
 
 CREATE TYPE mainspring_stored.lane_head_v1 AS (
@@ -92,19 +100,46 @@ CREATE TYPE mainspring_stored.limit_locks_v1 AS (
 	now bigint
 );
 
+CREATE TYPE mainspring_stored.met_edge_v1 AS (
+	parent bytea,
+	child bytea,
+	effect text,
+	counted text
+);
+
+CREATE TYPE mainspring_stored.met_v1 AS (
+	endings mainspring_stored.ending_v1[],
+	counted bytea[],
+	first_deaths bytea[],
+	woken text[]
+);
+
 CREATE TYPE mainspring_stored.moved_v1 AS (
 	done bytea[],
 	token bigint[],
 	woken text[],
-	schedules text[]
+	parents boolean
+);
+
+CREATE TYPE mainspring_stored.parent_end_v1 AS (
+	id bytea,
+	how text
 );
 
 CREATE TYPE mainspring_stored.picked_v1 AS (
 	ids bytea[],
-	scarce bytea[],
 	examined bigint[],
 	locked text[],
 	more boolean
+);
+
+CREATE TYPE mainspring_stored.replaced_v1 AS (
+	at integer,
+	enqueued bigint,
+	epoch integer,
+	seq bigint,
+	queue text,
+	leaves text
 );
 
 CREATE TYPE mainspring_stored.settled_v1 AS (
@@ -118,6 +153,15 @@ CREATE TYPE mainspring_stored.taken_back_v1 AS (
 	reason text,
 	charged boolean,
 	due bigint
+);
+
+CREATE TYPE mainspring_stored.waits_v1 AS (
+	waits integer[],
+	broken bytea[],
+	bypassed bytea[],
+	edge_at integer[],
+	edge_parent bytea[],
+	edge_policy text[]
 );
 
 CREATE FUNCTION mainspring_stored.accept_jobs_v1(p_ids bytea[]) RETURNS boolean
@@ -143,34 +187,32 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.ack_successes_v1(p_worker text, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_limited boolean, p_now bigint) RETURNS mainspring_stored.moved_v1
+CREATE FUNCTION mainspring_stored.ack_successes_v1(p_worker text, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_ran bigint[], p_limited boolean, p_now bigint) RETURNS mainspring_stored.moved_v1
     LANGUAGE plpgsql
     AS $$
 declare
     v_done bytea[];
     v_token bigint[];
-    v_schedules text[];
-    v_woken text[] := '{}';
 begin
     -- By primary key; state and worker are expressions (see docs/internals/postgres-plans.md).
     with gone as (
-        delete from mainspring_stored.jobs j using unnest(p_id, p_token, p_result, p_error) as a(id, token, result, error)
+        delete from mainspring_stored.jobs j using unnest(p_id, p_token, p_result, p_error, p_ran) as a(id, token, result, error, ran)
         where j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running' and j.worker || '' = p_worker
             and j.ordered is null and (j.buckets is null or j.buckets = '{}' or p_limited) and j.followed & 1 = 0
         returning j.seq, j.token, j.enqueued, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.followed, j.early,
             j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, j.buckets,
-            j.costs, j.schedule, a.result, a.error
+            j.costs, a.result, a.error, a.ran
     ), kept as (
         insert into mainspring_stored.finished (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, followed, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, buckets, costs, schedule
+            queue, home, lane, record, worker, started, ran, result, error, expires, keep, drop_at, key, buckets, costs
         )
         select seq, token, enqueued, p_now, priority, attempt, epoch, crashes, crash_limit, followed, early, id,
             'succeeded', task,
-            queue, home, lane, record, p_worker, started, result, error, expires, keep,
-            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, buckets, costs, schedule
+            queue, home, lane, record, p_worker, started, ran, result, error, expires, keep,
+            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, buckets, costs
         from gone
-        returning id, token, buckets, schedule
+        returning id, token, buckets
     ), freed as (
         select b.name, sum(k.n) as n from (
             select kept.buckets, count(*) as n from kept where p_limited group by kept.buckets
@@ -182,13 +224,9 @@ begin
         update mainspring_stored.bucket_uses u set n = u.n - f.n from freed f
         where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n > f.n
     )
-    select coalesce(array_agg(kept.id), '{}'), coalesce(array_agg(kept.token), '{}'),
-        array_agg(kept.schedule) filter (where kept.schedule is not null)
-    into v_done, v_token, v_schedules from kept;
-    if exists (select 1 from mainspring_stored.edges e where e.parent = any(v_done)) then
-        v_woken := mainspring_stored.resolve_dependents_v1(v_done, array_fill(true, array[cardinality(v_done)]), p_now);
-    end if;
-    return (v_done, v_token, v_woken, v_schedules);
+    select coalesce(array_agg(kept.id), '{}'), coalesce(array_agg(kept.token), '{}')
+    into v_done, v_token from kept;
+    return (v_done, v_token, '{}'::text[], exists (select 1 from mainspring_stored.edges e where e.parent = any(v_done)));
 end
 $$;
 
@@ -206,6 +244,7 @@ declare
     v_now bigint;
     v_found mainspring_stored.ended_v1[];
     v_able bytea[];
+    v_joins bytea[];
     v_woken text[] := '{}';
     v_row record;
 begin
@@ -213,39 +252,22 @@ begin
     if p_action in ('retry', 'delete') then
         v_woken := mainspring_stored.lock_keys_of_v1(p_ids, p_action = 'retry', p_now);
     end if;
-    perform 1 from mainspring_stored.jobs j where j.id = any(p_ids) order by j.id for update;
-    perform 1 from mainspring_stored.finished f where f.id = any(p_ids) order by f.id for update;
-    perform 1 from mainspring_stored.dead d where d.id = any(p_ids) order by d.id for update;
-    perform 1 from mainspring_stored.jobs j where j.id = any(p_ids) order by j.id for update;  -- a job that was retried while this waited
+    if p_action in ('cancel', 'delete') then
+        perform mainspring_stored.lock_with_dependents_v1(p_ids);
+    end if;
+    perform mainspring_stored.lock_jobs_v1(p_ids);
     v_now := mainspring_stored.now_v1(p_now);
-    v_found := array(
-        select row(a.id, 0, a.state)::mainspring_stored.ended_v1 from (
-            select j.id, j.state, j.queue, j.task, null as reason, null as label, j.enqueued, null::bigint as finished
-            from mainspring_stored.jobs j where j.id = any(p_ids)
-            union all
-            select f.id, f.state, f.queue, f.task, f.reason, null, f.enqueued, f.finished
-            from mainspring_stored.finished f where f.id = any(p_ids)
-            union all
-            select d.id, d.state, d.queue, d.task, d.reason, coalesce(d.label, d.reason), d.enqueued, d.finished
-            from mainspring_stored.dead d where d.id = any(p_ids)
-        ) a
-        where (cardinality(p_states) = 0 or a.state = any(p_states))
-            and (cardinality(p_queues) = 0 or a.queue = any(p_queues))
-            and (cardinality(p_tasks) = 0 or a.task = any(p_tasks))
-            and (cardinality(p_reasons) = 0 or a.reason = any(p_reasons))
-            and (cardinality(p_errors) = 0 or a.label = any(p_errors))
-            and (p_since is null or a.enqueued >= p_since)
-            and (p_until is null or a.enqueued < p_until)
-            and (p_ended_before is null or a.finished < p_ended_before)
-            and not exists (
-                select 1 from unnest(p_marks) as asked(mark)
-                where not exists (select 1 from mainspring_stored.marks m
-                    where m.mark = any(array[asked.mark]) and m.job = any(array[a.id]))
-            )
-        order by array_position(p_ids, a.id)
+    perform mainspring_stored.follow_clock_v1(v_now);
+    v_found := mainspring_stored.find_matching_v1(
+        p_ids, p_states, p_queues, p_tasks, p_marks, p_reasons, p_errors, p_since, p_until, p_ended_before
     );
     return query select 'refused', x.id, x.state, null::bytea from unnest(v_found) x where x.state <> all(p_sources);
     v_able := array(select x.id from unnest(v_found) x where x.state = any(p_sources));
+    if p_action = 'retry' then -- a join is retried with its members, by retry_flow
+        v_joins := array(select o.id from mainspring_stored.joins o where o.id = any(v_able));
+        return query select 'refused', x.id, x.state, null::bytea from unnest(v_found) x where x.id = any(v_joins);
+        v_able := array(select u.id from unnest(v_able) as u(id) where u.id <> all(v_joins));
+    end if;
     if p_action = 'retry' then
         for v_row in select * from mainspring_stored.retry_v1(v_able, v_now) loop
             if v_row.holder is not null then
@@ -265,6 +287,27 @@ begin
     end if;
     return query select 'done', u.id, null::text, null::bytea from unnest(v_able) as u(id);
     return query select distinct 'woken', null::bytea, w.queue, null::bytea from unnest(v_woken) as w(queue);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.add_before_v1(p_id bytea[], p_take boolean[], p_before_at integer[], p_before bytea[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    with made as (
+        insert into mainspring_stored.edges (parent, child, policy)
+        select p_id[b.at], b.child, case when o.id is not null then 'member' else 'fail' end
+        from unnest(p_before_at, p_before) as b(at, child)
+        left join lateral (select x.id from mainspring_stored.joins x where x.id = any(array[b.child])) o on true
+        where p_take[b.at]
+        on conflict do nothing
+        returning child
+    ), tally as (
+        select m.child, count(*)::integer as n from made m group by m.child
+    ), waiting as (
+        update mainspring_stored.jobs j set deps = j.deps + t.n from tally t where j.id = any(array[t.child])
+    )
+    update mainspring_stored.joins o set total = o.total + t.n from tally t where o.id = any(array[t.child]);
 end
 $$;
 
@@ -333,6 +376,68 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.add_details_v1(p_id bytea[], p_take boolean[], p_mark_at integer[], p_mark text[], p_follow_ups jsonb) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    insert into mainspring_stored.marks (mark, job)
+    select u.mark, p_id[u.at] from unnest(p_mark_at, p_mark) as u(at, mark) where p_take[u.at]
+    on conflict do nothing;
+    if p_follow_ups is not null then
+        perform mainspring_stored.store_follow_ups_v1(p_id[f.at], f.rows, false) from (
+            select (r.value ->> 'at')::integer as at, jsonb_agg(r.value) as rows
+            from jsonb_array_elements(p_follow_ups) as r group by 1
+        ) f
+        where p_take[f.at];
+    end if;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.add_edges_v1(p_id bytea[], p_take boolean[], p_waits mainspring_stored.waits_v1, p_join_at integer[], p_open boolean[], p_lenient boolean[], p_before_at integer[], p_before bytea[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    insert into mainspring_stored.edges (parent, child, policy)
+    select e.parent, p_id[e.at], e.policy
+    from unnest(p_waits.edge_at, p_waits.edge_parent, p_waits.edge_policy) as e(at, parent, policy) where p_take[e.at];
+    if cardinality(p_join_at) > 0 then
+        insert into mainspring_stored.joins as o (id, open, lenient)
+        select p_id[u.at], u.open, u.lenient from unnest(p_join_at, p_open, p_lenient) as u(at, open, lenient) where p_take[u.at]
+        on conflict (id) do update set open = excluded.open, lenient = excluded.lenient, total = 0, succeeded = 0, dead = 0,
+            cancelled = 0, bypassed = 0;
+        insert into mainspring_stored.edges (parent, child, policy)
+        select p_id[u.at], p_id[u.at], 'hold' from unnest(p_join_at) as u(at) where p_take[u.at];
+    end if;
+    if cardinality(p_before_at) > 0 then
+        perform mainspring_stored.add_before_v1(p_id, p_take, p_before_at, p_before);
+    end if;
+    if cardinality(p_waits.broken) + cardinality(p_waits.bypassed) = 0 then
+        return '{}';
+    end if;
+    return mainspring_stored.cancel_waiting_v1(p_waits.broken, 'parent', null, p_now)
+        || mainspring_stored.cancel_waiting_v1(p_waits.bypassed, 'bypassed', null, p_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.add_holder_v1(p_holder bytea, p_names text[], p_costs bigint[], p_until bigint, p_info bytea, p_fenced boolean, p_now bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_token bigint := case when p_fenced then mainspring_stored.next_token_v1(p_names, p_now) else 0 end;
+begin
+    insert into mainspring_stored.holders (holder, bucket, cost, until, token, since, info)
+    select p_holder, u.name, u.cost, p_until, v_token, p_now, p_info from unnest(p_names, p_costs) as u(name, cost);
+    perform mainspring_stored.charge_rates_v1(
+        '', array(select u.name from unnest(p_names) with ordinality as u(name, n) order by u.n),
+        array(
+            select least(u.cost, r.unit) from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
+            join unnest(mainspring_stored.read_capacities_v1(p_names, p_now)) r on r.name = u.name order by u.n
+        ), null, p_now
+    );
+    return v_token;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.add_lane_rows_v1(p_ids bytea[], p_open boolean) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -359,13 +464,16 @@ begin
         );
     end if;
     -- Grouped: to search a list for each lane of a large batch takes longer than a call may.
-    insert into mainspring_stored.keyed_lanes (lane, priority, seq, lane_set, queue, buckets, vtime)
-    select s.lane, s.priority, max(s.seq), max(s.lane_set), max(s.queue), max(s.buckets), mainspring_stored.first_vtime_v1(s.lane,
-        max(s.queue), s.priority)
+    insert into mainspring_stored.keyed_lanes (lane, priority, seq, lane_set, queue, buckets, step, vtime)
+    select a.*, f.step, mainspring_stored.first_vtime_v1(a.queue, a.priority, f.step)
     from (
-        select n.*, false as there from unnest(v_heads) n union all select t.*, true from unnest(v_present) t
-    ) s
-    group by s.lane, s.priority having not bool_or(s.there);
+        select s.lane, s.priority, max(s.seq) as seq, max(s.lane_set) as lane_set, max(s.queue) as queue,
+            max(s.buckets) as buckets
+        from (
+            select n.*, false as there from unnest(v_heads) n union all select t.*, true from unnest(v_present) t
+        ) s
+        group by s.lane, s.priority having not bool_or(s.there)
+    ) a cross join lateral (select mainspring_stored.fair_step_v1(a.lane, a.queue) as step offset 0) f;
 end
 $$;
 
@@ -383,7 +491,41 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.apply_acks_v1(p_worker text, p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS TABLE(kind text, id bytea, token bigint, queue text)
+CREATE FUNCTION mainspring_stored.advance_flows_v1(p_limit integer, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_work mainspring_stored.flow_work;
+    v_woken text[];
+begin
+    select w.* into v_work from mainspring_stored.flow_work w where w.at <= p_now order by w.at, w.id limit 1 for update skip locked;
+    if v_work.id is null then
+        return '{}';
+    elsif v_work.work <> 'release' then
+        return mainspring_stored.sweep_flow_v1(v_work, p_limit, p_now);
+    end if;
+    v_woken := mainspring_stored.resolve_dependents_v1(
+        array[row(v_work.id, v_work.how)::mainspring_stored.parent_end_v1], p_limit, p_now
+    );
+    if not exists (select 1 from mainspring_stored.edges e where e.parent = v_work.id) then
+        delete from mainspring_stored.flow_work w where w.id = v_work.id and w.work = v_work.work;
+    end if;
+    return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.answer_found_v1(p_id bytea[], p_new boolean[], p_answers bytea[]) RETURNS bytea[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        select coalesce(u.answer, case when not u.new then u.id end)
+        from unnest(p_id, p_new, p_answers) with ordinality as u(id, new, answer, n) order by u.n
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.apply_acks_v1(p_worker text, p_acks mainspring_stored.ack_v1[], p_now bigint, p_ended mainspring_stored.parent_end_v1[] DEFAULT '{}'::mainspring_stored.parent_end_v1[]) RETURNS TABLE(kind text, id bytea, token bigint, queue text)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -406,13 +548,13 @@ begin
     v_woken := v_woken || mainspring_stored.finish_v1(
         array(
             select case when j.ordered is null
-                then row(a.id, a."to", a.reason, a.result, a.error, a.label, null, a.refund::integer)::mainspring_stored.ending_v1
+                then row(a.id, a."to", a.reason, a.result, a.error, a.label, null, a.refund::integer, a.ran)::mainspring_stored.ending_v1
                 else row(
-                    a.id, 'cancelled', 'by_user', null, a.error, null, nullif(j.ordered, ''), a.refund::integer
+                    a.id, 'cancelled', 'by_user', null, a.error, null, nullif(j.ordered, ''), a.refund::integer, a.ran
                 )::mainspring_stored.ending_v1 end
             from unnest(v_applicable) a join mainspring_stored.jobs j on j.id = any(array[a.id])
             where j.token = a.token and j.state || '' = 'running'
-        ), p_now
+        ), p_now, p_ended
     );
     return query select 'woken', null::bytea, null::bigint, w.queue from unnest(v_woken) w(queue);
 
@@ -439,48 +581,6 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.apply_dependencies_v1(p_schedules text[], p_ids bytea[], p_forced boolean, p_open boolean, p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_dependents text[];
-begin
-    if p_open then
-        insert into mainspring_stored.dependency_rechecks (schedule) select u.name from unnest(p_schedules) as u(name);
-        return '{}';
-    end if;
-    v_dependents := mainspring_stored.lock_dependents_v1(p_schedules);
-    if not p_forced then
-        return mainspring_stored.release_next_v1(v_dependents, p_ids, p_now)
-            || mainspring_stored.release_all_held_v1(p_schedules, v_dependents, p_ids, p_now);
-    end if;
-    perform mainspring_stored.record_release_v1(f.schedule, f.id) from (
-        select distinct on (j.schedule) j.schedule, j.id from unnest(p_ids) with ordinality as u(id, n)
-        join mainspring_stored.jobs j on j.id = any(array[u.id]) where j.schedule = any(v_dependents) order by j.schedule, u.n desc
-    ) f;
-    return '{}';
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.apply_joined_v1(p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_ids bytea[] := array(
-        select j.id from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
-        where a.schedule is not null and j.held_place is not null
-    );
-    v_held_schedules text[] := array(select distinct j.held_schedule from mainspring_stored.jobs j where j.id = any(v_ids));
-    v_locked text[] := array(
-        select p.name from mainspring_stored.dependents p where p.name = any(v_held_schedules) order by p.name for update skip locked
-    );
-begin
-    insert into mainspring_stored.dependency_rechecks (schedule) select u.name from unnest(v_held_schedules) as u(name)
-        where u.name <> all(v_locked);
-    return mainspring_stored.release_next_v1(v_locked, v_ids, p_now);
-end
-$$;
-
 CREATE FUNCTION mainspring_stored.apply_settings_v1(p_ids bytea[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -488,7 +588,7 @@ begin
     update mainspring_stored.jobs j
     set seq = n.seq, counted = n.counted, home = n.home, lane = n.home, buckets = n.buckets, costs = n.costs
     from (
-        select o.id, q.bounded as counted,
+        select o.id, q.bounded and o.followed & 4 = 0 as counted,
             case when q.settings ->> 'order' = 'lifo' then -greatest(o.seq, 1) else o.seq end as seq,
             case when m.names is null then o.home else mainspring_stored.lane_with_limits_v1(o.home, o.queue,
                 q.settings -> 'labels') end as home,
@@ -544,15 +644,6 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.begin_probes_v1(p_names text[], p_now bigint) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    update mainspring_stored.breakers b set probing = true, changed_by = pg_current_xact_id()
-    where b.name = any(p_names) and b.until between 1 and p_now and not b.probing;
-end
-$$;
-
 CREATE FUNCTION mainspring_stored.bring_back_rates_v1(p_step bigint, p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -604,7 +695,7 @@ begin
     update mainspring_stored.jobs j set ordered = coalesce(j.ordered, p_reason) where j.id = any(p_ids) and j.state || '' = 'running';
     return mainspring_stored.finish_v1(
         array(
-            select row(j.id, 'cancelled', 'by_user', null, null, null, nullif(p_reason, ''), 0)::mainspring_stored.ending_v1
+            select row(j.id, 'cancelled', 'by_user', null, null, null, nullif(p_reason, ''), 0, null)::mainspring_stored.ending_v1
             from mainspring_stored.jobs j where j.id = any(p_ids) and j.state || '' <> 'running'
         ), p_now
     );
@@ -617,26 +708,26 @@ CREATE FUNCTION mainspring_stored.cancel_waiting_v1(p_ids bytea[], p_reason text
 begin
     return mainspring_stored.finish_v1(
         array(
-            select row(j.id, 'cancelled', p_reason, null, null, null, p_note, 0)::mainspring_stored.ending_v1
+            select row(j.id, 'cancelled', p_reason, null, null, null, p_note, 0, null)::mainspring_stored.ending_v1
             from mainspring_stored.jobs j where j.id = any(p_ids) and j.state || '' <> 'running'
         ), p_now
     );
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.charge_fair_lanes_v1(p_ids bytea[], p_age boolean) RETURNS void
+CREATE FUNCTION mainspring_stored.charge_fair_lanes_v1(p_ids bytea[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
     with took as (
-        select j.lane, j.priority, j.queue, count(*) as n, max(j.seq) as last, mainspring_stored.fair_step_v1(j.lane, j.queue) as step
-        from mainspring_stored.jobs j where j.id = any(p_ids) and mainspring_stored.is_fair_lane_v1(j.lane, j.queue)
+        select j.lane, j.priority, j.queue, count(*) as n, max(j.seq) as last
+        from mainspring_stored.jobs j where j.id = any(p_ids) and j.buckets is not null
         group by j.lane, j.priority, j.queue
     ), behind as (
-        select l.id, t.*, m.seq as more,
-            case when p_age then l.vtime else greatest(l.vtime, c.vtime) end + (t.n - 1) * t.step as at
+        select l.id, t.*, l.step, m.seq as more,
+            greatest(l.vtime, c.vtime) + (t.n - 1) * l.step as at
         from took t
-        join mainspring_stored.keyed_lanes l on l.lane = any(array[t.lane]) and l.priority = t.priority
+        join mainspring_stored.keyed_lanes l on l.lane = any(array[t.lane]) and l.priority = t.priority and l.step is not null
         left join mainspring_stored.fair_clocks c on c.queue = any(array[t.queue]) and c.priority = t.priority
         left join lateral (
             select j.seq from mainspring_stored.jobs j
@@ -646,7 +737,7 @@ begin
         update mainspring_stored.keyed_lanes l set vtime = b.at + b.step from behind b where l.id = any(array[b.id]) and b.more is not null
     )
     insert into mainspring_stored.fair_clocks (queue, priority, vtime)
-    select b.queue, b.priority, max(b.at) from behind b where not p_age group by b.queue, b.priority
+    select b.queue, b.priority, max(b.at) from behind b group by b.queue, b.priority
     on conflict (queue, priority) do update set vtime = greatest(fair_clocks.vtime, excluded.vtime);
 end
 $$;
@@ -689,40 +780,39 @@ CREATE FUNCTION mainspring_stored.claim_above_v1(p_lanes text[], p_n integer, p_
     AS $$
 #variable_conflict use_column
 declare
-    v_range record;
+    v_level record;
     v_got integer;
     v_left integer := p_n;
-    v_bytes_left bigint;
+    v_bytes_left bigint := p_max_bytes;
+    v_contended boolean := false;
 begin
-    for v_range in
-        -- For each lane: the priorities above the first mark, each mark, and the priorities between a mark and the
-        -- next.
-        with known as (
-            select l.lane, l.priority, l.seq from unnest(p_low_lane, p_low_priority, p_low_seq) as l(lane, priority, seq)
-            where l.lane = any(p_lanes)
-        )
-        select k.lane, k.priority as top, k.priority as bottom, k.seq from known k
-        union all
-        select k.lane, k.priority - 1, coalesce(
-            (select max(o.priority) + 1 from known o where o.lane = k.lane and o.priority < k.priority), -2147483648
-        ), null from known k
-        union all
-        select k.lane, 2147483647, max(k.priority) + 1, null from known k group by k.lane
-        order by top desc, lane
+    <<again>>
     loop
-        exit when v_left <= 0;
-        v_bytes_left := p_max_bytes - mainspring_stored.count_claimed_bytes_v1(p_worker, p_number);
-        exit when v_bytes_left <= 0;
-        return query select t.* from mainspring_stored.claim_lane_v1(
-            v_range.lane, v_range.top, v_range.bottom, v_range.seq, v_left, p_worker, p_number, p_now, p_inline, v_bytes_left
-        ) t;
-        get diagnostics v_got = row_count;
-        v_left := v_left - v_got;
+        for v_level in
+            select l.*, lead(mainspring_stored.order_key_v1(l.seq, l.priority)) over w as following
+            from mainspring_stored.find_levels_above_v1(p_lanes, p_low_lane, p_low_priority, p_low_seq, mainspring_stored.now_v1(p_now)) l
+            window w as (order by mainspring_stored.order_key_v1(l.seq, l.priority), l.lane, l.priority)
+            order by mainspring_stored.order_key_v1(l.seq, l.priority), l.lane, l.priority
+        loop
+            exit again when v_left <= 0;
+            v_bytes_left := p_max_bytes - mainspring_stored.count_claimed_bytes_v1(p_worker, p_number);
+            exit again when v_bytes_left <= 0;
+            -- Two first jobs with the same key: + 1, so that a step takes at least one job.
+            return query select t.* from mainspring_stored.claim_lane_v1(
+                v_level.lane, v_level.priority, v_level.seq, case when not v_contended then v_level.following + 1 end,
+                v_left, p_worker, p_number, p_now, p_inline, v_bytes_left
+            ) t;
+            get diagnostics v_got = row_count;
+            v_left := v_left - v_got;
+            v_contended := v_contended or v_got = 0;
+            exit when not v_contended;
+        end loop;
+        exit when v_contended or not found;
     end loop;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.claim_jobs_v1(p_ids bytea[], p_scarce bytea[], p_worker text, p_number bigint, p_now bigint, p_inline integer, p_max_bytes bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+CREATE FUNCTION mainspring_stored.claim_jobs_v1(p_ids bytea[], p_worker text, p_number bigint, p_now bigint, p_inline integer, p_max_bytes bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
@@ -757,36 +847,28 @@ begin
     end if;
     return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
         j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn,
-        nullif(concat_ws(' ', case when j.id = any(p_scarce) then 'scarce' end, case when j.schedule is not null
-            then 'schedule' end), '')
+        null::text
     from unnest(v_ids) with ordinality as p(id, n) join mainspring_stored.jobs j on j.id = any(array[p.id]) order by p.n;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.claim_lane_v1(p_lane text, p_top integer, p_bottom integer, p_from bigint, p_n integer, p_worker text, p_number bigint, p_now bigint, p_inline integer, p_max_bytes bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+CREATE FUNCTION mainspring_stored.claim_lane_v1(p_lane text, p_priority integer, p_from bigint, p_before bigint, p_n integer, p_worker text, p_number bigint, p_now bigint, p_inline integer, p_max_bytes bigint) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
 declare
     v_now bigint := mainspring_stored.now_v1(p_now);
+    v_end bigint := coalesce(p_before + p_priority * 3600000000, 9223372036854775807);
 begin
     return query
-    with one as (
-        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes,
+    with locked as (
+        select j.ctid as at, j.seq, octet_length(j.record) as bytes,
             case when j.costs is null then 0 else p_max_bytes end as costly from mainspring_stored.jobs j
-        where p_from is not null and j.state = 'ready' and j.lane = p_lane and j.priority = p_top and j.seq >= p_from
+        where j.state = 'ready' and j.lane = p_lane and j.priority = p_priority and j.seq >= p_from and j.seq < v_end
             and (j.expires is null or j.expires > v_now)
         order by j.seq limit p_n for update skip locked
-    ), several as (
-        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes,
-            case when j.costs is null then 0 else p_max_bytes end as costly from mainspring_stored.jobs j
-        where p_from is null and j.state = 'ready' and j.lane = p_lane and j.priority <= p_top and j.priority >= p_bottom
-            and (j.expires is null or j.expires > v_now)
-        order by j.priority desc, j.seq limit p_n for update skip locked
-    ), locked as (
-        select * from one union all select * from several
     ), picked as (
-        select l.at, sum(l.bytes + l.costly) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
+        select l.at, sum(l.bytes + l.costly) over (order by l.seq) - l.bytes as before from locked l
     ), taken as (
         update mainspring_stored.jobs j
         set state = 'running', token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
@@ -796,8 +878,8 @@ begin
     )
     select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
         t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn,
-        case when t.schedule is not null then 'schedule' end
-    from taken t order by t.priority desc, t.seq;
+        null::text
+    from taken t order by t.seq;
 end
 $$;
 
@@ -809,6 +891,33 @@ begin
         select l from unnest(p_lanes) l
         where l.buckets is null or mainspring_stored.is_unlimited_fair_set_v1(l.lane) or not l.keyed and l.buckets <@ p_plentiful
     );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.close_join_v1(p_join bytea, p_now bigint) RETURNS TABLE(id bytea, open boolean, total bigint, succeeded bigint, dead bigint, cancelled bigint, bypassed bigint, woken text[])
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint;
+    v_woken text[] := '{}';
+begin
+    perform mainspring_stored.guard_v1();
+    perform mainspring_stored.lock_dependents_v1(array[row(null, p_join, null, null)::mainspring_stored.met_edge_v1], 1);
+    v_now := mainspring_stored.now_v1(p_now);
+    perform mainspring_stored.follow_clock_v1(v_now);
+    update mainspring_stored.joins o set open = false where o.id = p_join and o.open;
+    if found then
+        v_woken := mainspring_stored.release_v1(array[p_join], v_now);
+    end if;
+    return query
+    select o.id, o.open, o.total, o.succeeded, o.dead, o.cancelled, o.bypassed, v_woken from mainspring_stored.joins o where o.id = p_join;
 end
 $$;
 
@@ -982,50 +1091,12 @@ begin
         return null;
     end if;
     v_ids := array(
-        select j.id from mainspring_stored.jobs j where j.id > p_after and j.queue = p_queue and not j.counted order by j.id limit p_limit
+        select j.id from mainspring_stored.jobs j where j.id > p_after and j.queue = p_queue and not j.counted
+            and j.followed & 4 = 0 order by j.id limit p_limit
     );
     perform 1 from mainspring_stored.jobs j where j.id = any(v_ids) order by j.id for update;
     update mainspring_stored.jobs j set counted = true where j.id = any(v_ids);
     return case when cardinality(v_ids) = p_limit then v_ids[p_limit] end;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.count_parents_v1(p_id bytea[], p_take boolean[], p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[]) RETURNS TABLE(at integer, n integer, broken boolean)
-    LANGUAGE plpgsql
-    AS $$
-#variable_conflict use_column
-declare
-    v_child bytea;
-    v_missing bytea;
-begin
-    select p_id[e.at], e.parent into v_child, v_missing
-    from unnest(p_child_at, p_parent, p_parent_at) as e(at, parent, inside)
-    where p_take[e.at] and (e.parent = p_id[e.at] or not coalesce(p_take[e.inside], false))
-        and (e.parent = p_id[e.at] or not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[e.parent])))
-        and not exists (select 1 from mainspring_stored.finished f where f.id = any(array[e.parent]))
-        and not exists (select 1 from mainspring_stored.dead d where d.id = any(array[e.parent]))
-    limit 1;
-    if v_missing is not null then
-        raise exception 'job % waits for job %, which does not exist', encode(v_child, 'hex')::uuid,
-            encode(v_missing, 'hex')::uuid
-            using errcode = 'MS001', hint = 'Enqueue the parent first or in the same batch; was it deleted or pruned?';
-    end if;
-    -- A child that is cancelled at once is inserted as blocked and then ended by finish, like every job.
-    return query
-    select v.at, greatest(v.n, v.broken::integer), v.broken from (
-        select e.at, count(*) filter (where e.live)::integer as n, bool_or(not e.live and not e.good
-            and e.policy = 'fail') as broken
-        from (
-            select u.at, u.parent, min(u.policy) as policy,
-                bool_or(coalesce(p_take[u.inside], false)) or exists (select 1 from mainspring_stored.jobs j
-                    where j.id = any(array[u.parent])) as live,
-                exists (select 1 from mainspring_stored.finished f where f.id = any(array[u.parent]) and f.state = 'succeeded') as good
-            from unnest(p_child_at, p_parent, p_parent_at, p_policy) as u(at, parent, inside, policy)
-            where p_take[u.at]
-            group by u.at, u.parent
-        ) e
-        group by e.at
-    ) v;
 end
 $$;
 
@@ -1081,6 +1152,19 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.declare_missing_v1(p_limits jsonb, p_queues jsonb) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if p_limits is not null then
+        perform mainspring_stored.add_limits_v1(p_limits);
+    end if;
+    if p_queues is not null then
+        perform mainspring_stored.declare_queues_v1(p_queues);
+    end if;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.declare_queues_v1(p_queues jsonb) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -1105,6 +1189,7 @@ begin
     delete from mainspring_stored.items where job = any(p_ids);
     delete from mainspring_stored.marks where job = any(p_ids);
     delete from mainspring_stored.follow_ups where job = any(p_ids);
+    delete from mainspring_stored.joins where id = any(p_ids);
     with gone as (
         delete from mainspring_stored.keys k where k.job = any(p_ids) returning k
     )
@@ -1143,27 +1228,95 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.delete_ended_v1(p_ids bytea[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_locked bytea[];
+begin
+    if cardinality(p_ids) = 0 then
+        return '{}';
+    end if;
+    perform mainspring_stored.lock_keys_of_v1(p_ids, false, p_now);
+    v_locked := array(select f.id from mainspring_stored.finished f where f.id = any(p_ids) for update skip locked);
+    v_locked := v_locked || array(select d.id from mainspring_stored.dead d where d.id = any(p_ids) for update skip locked);
+    return mainspring_stored.delete_v1(v_locked, p_now);
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.delete_v1(p_ids bytea[], p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
-    v_live bytea[];
+    v_gone bytea[];
     v_left text[];
+    v_woken text[];
 begin
     with gone as (
         delete from mainspring_stored.jobs j where j.id = any(p_ids) returning j.id, j.lane, j.state, j.buckets
     )
     select coalesce(array_agg(g.id), '{}'), array_agg(distinct g.lane) filter (where g.state = 'ready' and g.buckets is not null)
-    into v_live, v_left from gone g;
+    into v_gone, v_left from gone g;
     if v_left is not null then
         perform mainspring_stored.recheck_left_lanes_v1(v_left);
     end if;
     delete from mainspring_stored.finished f where f.id = any(p_ids);
-    delete from mainspring_stored.dead d where d.id = any(p_ids);
-    delete from mainspring_stored.edges where child = any(v_live);
+    with buried as (
+        delete from mainspring_stored.dead d where d.id = any(p_ids) returning d.id
+    )
+    select v_gone || array_agg(b.id) into v_gone from buried b;
+    delete from mainspring_stored.edges where child = any(v_gone);
+    v_woken := mainspring_stored.resolve_deleted_v1(v_gone, p_now);
+    perform mainspring_stored.end_flows_v1(array(select o.id from mainspring_stored.joins o where o.id = any(p_ids)), 'delete', p_now);
     perform mainspring_stored.delete_details_v1(p_ids);
-    return mainspring_stored.resolve_dependents_v1(v_live, array_fill(false, array[cardinality(v_live)]), p_now);
+    return v_woken;
 end
+$$;
+
+CREATE TABLE mainspring_stored.jobs (
+    seq bigint DEFAULT 0 NOT NULL,
+    token bigint DEFAULT 0 NOT NULL,
+    enqueued bigint NOT NULL,
+    priority integer NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    epoch integer DEFAULT 1 NOT NULL,
+    crashes integer DEFAULT 0 NOT NULL,
+    crash_limit integer NOT NULL,
+    deps integer DEFAULT 0 NOT NULL,
+    followed smallint DEFAULT 0 NOT NULL,
+    early boolean NOT NULL,
+    parked boolean DEFAULT false NOT NULL,
+    counted boolean DEFAULT false NOT NULL,
+    id bytea NOT NULL,
+    state text NOT NULL,
+    task text NOT NULL,
+    queue text NOT NULL,
+    home text NOT NULL COLLATE pg_catalog."C",
+    lane text NOT NULL COLLATE pg_catalog."C",
+    record bytea NOT NULL,
+    worker text,
+    due bigint,
+    expires bigint,
+    started bigint,
+    turn bigint,
+    keep bigint,
+    key bytea,
+    ordered text,
+    buckets text[],
+    costs bigint[],
+    CONSTRAINT jobs_check CHECK (((state <> 'running'::text) OR (worker IS NOT NULL))),
+    CONSTRAINT jobs_check1 CHECK (((state = 'blocked'::text) = (deps > 0))),
+    CONSTRAINT jobs_state_check CHECK ((state = ANY (ARRAY['blocked'::text, 'scheduled'::text, 'retrying'::text, 'ready'::text, 'running'::text])))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+CREATE FUNCTION mainspring_stored.describe_replaced_v1(p_at integer, p_job mainspring_stored.jobs) RETURNS mainspring_stored.replaced_v1
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select row(
+        p_at, p_job.enqueued, p_job.epoch, case when p_job.state = 'ready' then p_job.seq end, p_job.queue,
+        case when p_job.state = 'ready' and p_job.buckets is not null then p_job.lane end
+    )::mainspring_stored.replaced_v1
 $$;
 
 CREATE FUNCTION mainspring_stored.disable_queues_v1(p_queues text[], p_how text, p_by text, p_now bigint) RETURNS void
@@ -1220,6 +1373,40 @@ begin
     ), null::bytea;
     return query select v_now, s.name::text, s.rev, s.look, s.doc from mainspring_stored.schedules s where s.look <= v_now
     order by s.look, s.name limit p_limit + 1;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.edge_effect_v1(p_policy text, p_how text, p_dead boolean) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select case
+        when p_how in ('first_death', 'unheld') or p_policy in ('member', 'ignore') then null
+        when p_policy = 'dead' then case when not p_dead and p_how <> 'dead' then 'bypassed' end
+        when p_policy = 'failed' then case when p_how in ('succeeded', 'bypassed') then 'bypassed' end
+        when p_how in ('succeeded', 'bypassed') then null
+        when p_policy = 'wait' and p_how = 'dead' then 'stays'
+        when p_policy = 'skip' then 'bypassed'
+        else 'parent'
+    end
+$$;
+
+CREATE FUNCTION mainspring_stored.end_flows_v1(p_roots bytea[], p_work text, p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    insert into mainspring_stored.flow_work (id, work, at)
+    select u.id, p_work, p_now from unnest(p_roots) as u(id)
+    where exists (select 1 from mainspring_stored.marks m where m.mark = any(array[mainspring_stored.flow_mark_v1(u.id)]))
+    on conflict do nothing;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.end_joins_v1(p_joins bytea[], p_counted bytea[], p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    update mainspring_stored.joins o set open = false where o.id = any(p_joins) and o.open;
+    perform mainspring_stored.end_flows_v1(array(select u.id from unnest(p_joins) as u(id) where u.id <> all(p_counted)), 'cancel', p_now);
 end
 $$;
 
@@ -1292,6 +1479,41 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.enqueue_alike_v1(p_batch bytea, p_now bigint, p_id bytea[], p_task text, p_queue text, p_home text, p_priority integer, p_crash_limit integer, p_early boolean, p_record bytea[]) RETURNS TABLE(id bytea, answer bytea, woken text)
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    v_new boolean := not mainspring_stored.lock_batch_v1(p_batch, false, p_now);
+    v_now bigint := mainspring_stored.now_v1(p_now);
+begin
+    if v_new then
+        perform mainspring_stored.follow_clock_v1(v_now);
+        begin
+            insert into mainspring_stored.jobs (
+                id, state, task, queue, home, lane, priority, seq, crash_limit, early, enqueued, record
+            )
+            select u.id, 'ready', p_task, p_queue, p_home, p_home, p_priority, nextval('mainspring_stored.seq'), p_crash_limit,
+                p_early, v_now, u.record
+            from unnest(p_id, p_record) as u(id, record);  -- alone in its statement, so in the order of the batch
+        exception when unique_violation then
+            v_new := false;
+        end;
+    end if;
+    if not v_new then
+        return query select * from mainspring_stored.enqueue_plain_v1(
+            p_batch, p_now, p_id, array[p_task], array[p_queue], array[p_home], array[p_priority], array[0::bigint],
+            '{}', '{}', array[p_crash_limit], array[p_early], p_record
+        );
+    elsif mainspring_stored.accept_jobs_v1(p_id) then
+        return query select null::bytea, null::bytea, w.queue
+            from unnest(mainspring_stored.enforce_depth_v1(p_id, '{}', false, v_now)) as w(queue);
+    end if;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.enqueue_follow_ups_v1(p_ended mainspring_stored.ended_v1[], p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
@@ -1341,6 +1563,40 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.enqueue_one_v1(p_batch bytea, p_now bigint, p_id bytea, p_task text, p_queue text, p_home text, p_priority integer, p_crash_limit integer, p_early boolean, p_record bytea) RETURNS TABLE(id bytea, answer bytea, woken text)
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    v_new boolean := not mainspring_stored.lock_batch_v1(p_batch, false, p_now);
+    v_now bigint := mainspring_stored.now_v1(p_now);
+begin
+    if v_new then
+        perform mainspring_stored.follow_clock_v1(v_now);
+        insert into mainspring_stored.jobs (
+            id, state, task, queue, home, lane, priority, seq, crash_limit, early, enqueued, record
+        )
+        values (
+            p_id, 'ready', p_task, p_queue, p_home, p_home, p_priority, nextval('mainspring_stored.seq'), p_crash_limit, p_early,
+            v_now, p_record
+        )
+        on conflict (id) do nothing;
+        v_new := found;
+    end if;
+    if not v_new then
+        return query select * from mainspring_stored.enqueue_plain_v1(
+            p_batch, p_now, array[p_id], array[p_task], array[p_queue], array[p_home], array[p_priority],
+            array[0::bigint], '{}', '{}', array[p_crash_limit], array[p_early], array[p_record]
+        );
+    elsif mainspring_stored.accept_jobs_v1(array[p_id]) then
+        return query select null::bytea, null::bytea, w.queue
+            from unnest(mainspring_stored.enforce_depth_v1(array[p_id], '{}', false, v_now)) as w(queue);
+    end if;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.enqueue_plain_v1(p_batch bytea, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[]) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
@@ -1364,6 +1620,7 @@ begin
         v_over := mainspring_stored.mark_members_v1(p_id, v_made || mainspring_stored.find_ended_v1(p_id));
     end if;
     v_now := mainspring_stored.now_v1(p_now);
+    perform mainspring_stored.follow_clock_v1(v_now);
     with made as (
         insert into mainspring_stored.jobs (
             id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, enqueued, record
@@ -1397,7 +1654,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_limits jsonb, p_queues jsonb, p_accepted boolean, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_mark_at integer[], p_mark text[], p_follow_ups jsonb, p_schedule text[], p_forced boolean) RETURNS TABLE(id bytea, answer bytea, woken text)
+CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_now bigint, p_id bytea[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_limits jsonb, p_queues jsonb, p_accepted boolean, p_open boolean, p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_join_at integer[], p_join_open boolean[], p_join_lenient boolean[], p_before_at integer[], p_before bytea[], p_before_in integer[], p_mark_at integer[], p_mark text[], p_follow_ups jsonb) RETURNS TABLE(id bytea, answer bytea, woken text)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
@@ -1406,221 +1663,77 @@ CREATE FUNCTION mainspring_stored.enqueue_v1(p_batch bytea, p_retry boolean, p_n
     SET plan_cache_mode TO 'force_generic_plan'
     SET jit TO 'off'
     AS $$
-#variable_conflict use_column
 declare
-    v_now bigint;
-    v_late boolean;
-    v_over boolean[];
+    v_late boolean := mainspring_stored.lock_batch_v1(p_batch, p_retry, p_now);
+    v_id bytea[] := p_id;
     v_take boolean[];
-    v_waits integer[] := '{}';
-    v_broken bytea[] := '{}';
-    v_losers bytea[] := '{}';
-    v_answered boolean[] := array_fill(false, array[cardinality(p_id)]);
-    v_made bytea[];
+    v_answers bytea[];
+    v_replaced mainspring_stored.replaced_v1[] := '{}';
+    v_waits mainspring_stored.waits_v1;
+    v_now bigint;
+    v_new bytea[];
     v_special boolean;
-    v_anew jsonb := '[]';
     v_stayed bytea[] := '{}';
-    v_dependents text[] := '{}';
-    v_held_schedules text[] := '{}';
-    v_held_places bigint[] := '{}';
-    v_row record;
+    v_losers bytea[] := '{}';
+    v_woken text[] := '{}';
 begin
-    v_late := mainspring_stored.lock_batch_v1(p_batch, p_retry, p_now);
-    -- First the table that jobs leave, then, in a new statement, the table they go to: in the other order a job is
-    -- missed.
-    v_take := array(
-        select not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[u.id]))
-        from unnest(p_id) with ordinality as u(id, n) order by u.n
-    );
-    if v_late then
-        v_over := mainspring_stored.mark_members_v1(p_id, mainspring_stored.find_ended_v1(p_id));
-        v_take := array(
-            select t.take and not t.over from unnest(v_take, v_over) with ordinality as t(take, over, n) order by t.n
-        );
-    end if;
-    if cardinality(p_key) + cardinality(p_child_at) > 0 and not p_accepted then
+    v_take := mainspring_stored.find_new_jobs_v1(p_id, v_late);
+    if cardinality(p_key) + cardinality(p_child_at) + cardinality(p_before_at) > 0 and not p_accepted then
         perform mainspring_stored.lock_depths_v1(p_queue);
     end if;
-    if cardinality(p_schedule) > 0 then
-        v_dependents := mainspring_stored.find_dependents_v1(p_schedule);
-    end if;
-    if cardinality(v_dependents) > 0 and not p_forced then
-        v_held_schedules := array(
-            select case when u.name = any(v_dependents) then u.name end
-                from unnest(p_schedule) with ordinality as u(name, n) order by u.n
-        );
-        v_held_places := array(
-            select case when u.name is not null then nextval('mainspring_stored.seq') end
-            from unnest(v_held_schedules) with ordinality as u(name, n) order by u.n
-        );
-    end if;
-    if p_modes is not null then
-        perform mainspring_stored.lock_latest_keys_v1(p_key);
-    end if;
     if cardinality(p_key) > 0 then
-        for v_row in select * from mainspring_stored.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_modes, p_now) loop
-            if v_row.holder is not null then
-                v_take[v_row.at] := false;
-                v_answered[v_row.at] := true;
-                return query select p_id[v_row.at], v_row.holder, null::text;
-            elsif v_row.loser is not null then
-                v_losers := v_losers || v_row.loser;
-            elsif v_row.woken is not null then
-                return query select null::bytea, null::bytea, v_row.woken;
-            end if;
-        end loop;
+        select k.* into v_take, v_answers, v_losers, v_woken
+        from mainspring_stored.take_keys_v1(p_id, p_task, v_take, p_key, p_window, p_conflict, p_modes, p_now) k;
     end if;
     if p_modes is not null then
-        p_run_at := array(select p_run_at[n] from generate_subscripts(p_id, 1) n order by n);
-        v_held_schedules := array(select v_held_schedules[n] from generate_subscripts(p_id, 1) n order by n);
-        v_held_places := array(select v_held_places[n] from generate_subscripts(p_id, 1) n order by n);
-        for v_row in select * from mainspring_stored.replace_waiting_v1(p_id, v_take, p_key, p_modes, p_now) loop
-            if v_row.answer is not null then
-                return query select p_id[v_row.at], v_row.answer, null::text;
-            end if;
-            if v_row.answer is not null and not v_row.anew then
-                v_take[v_row.at] := false;
-                v_answered[v_row.at] := true;
-                continue;
-            end if;
-            p_now := v_row.moment;  -- the delay counts from the enqueue, not from the end of the wait for locks
-            p_run_at[v_row.at] := coalesce(v_row.due, p_run_at[v_row.at]);
-            if v_row.anew then
-                p_id[v_row.at] := v_row.answer;
-                -- it is held as before, or not at all
-                v_held_schedules[v_row.at] := case when not p_forced then v_row.held_schedule end;
-                v_held_places[v_row.at] := case when not p_forced then v_row.held_place end;
-                -- The new id is never inserted, so no child can wait for it; children of the replaced job find it at
-                -- this position.
-                p_parent_at := array(
-                    select case when e.parent = v_row.answer then v_row.at else nullif(e.inside, v_row.at) end
-                    from unnest(p_parent, p_parent_at) with ordinality as e(parent, inside, n) order by e.n
-                );
-                v_anew := v_anew || to_jsonb(v_row);
-            end if;
-            if v_row.parent is not null then
-                p_child_at := p_child_at || v_row.at;
-                p_parent := p_parent || v_row.parent;
-                p_parent_at := p_parent_at || null::integer;
-                p_policy := p_policy || 'ignore'::text;
-            end if;
-        end loop;
+        select r.* into p_now, v_id, v_take, v_answers, p_run_at, p_child_at, p_parent, p_parent_at, p_policy, v_replaced
+        from mainspring_stored.replace_waiting_v1(p_key, p_modes, p_now, p_id, v_take, v_answers, p_run_at, p_child_at, p_parent,
+            p_parent_at, p_policy) r;
     end if;
-    if p_limits is not null then
-        perform mainspring_stored.add_limits_v1(p_limits);
+    if p_limits is not null or p_queues is not null then
+        perform mainspring_stored.declare_missing_v1(p_limits, p_queues);
     end if;
-    if p_queues is not null then
-        perform mainspring_stored.declare_queues_v1(p_queues);
-    end if;
-    if cardinality(p_child_at) > 0 then
-        perform 1 from mainspring_stored.jobs j where j.id = any(p_parent) order by j.id for key share;
-        v_waits := array_fill(0, array[cardinality(p_id)]);
-        -- A new statement: a parent whose end was waited for is found in the table where it went.
-        for v_row in select * from mainspring_stored.count_parents_v1(p_id, v_take, p_child_at, p_parent, p_parent_at, p_policy) loop
-            v_waits[v_row.at] := v_row.n;
-            if v_row.broken then
-                v_broken := v_broken || p_id[v_row.at];
-            end if;
-        end loop;
+    if cardinality(p_child_at) + cardinality(p_join_at) + cardinality(p_before_at) > 0 then
+        v_waits := mainspring_stored.wait_for_parents_v1(v_id, v_take, p_child_at, p_parent, p_parent_at, p_policy, p_join_at);
+        perform mainspring_stored.lock_before_v1(v_take, p_before_at, p_before, p_before_in, p_accepted);
     end if;
     v_now := mainspring_stored.now_v1(p_now);
-
-    with made as (
-        insert into mainspring_stored.jobs (
-            id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, deps, keep, key, followed,
-            buckets, costs, enqueued, record, schedule, held_schedule, held_place
-        )
-        select n.id, n.state, n.task, n.queue, n.home, n.home, n.priority,
-            case when n.state = 'ready' or n.held_place is not null then nextval('mainspring_stored.seq') else 0 end,
-            case when n.state <> 'ready' and n.due > v_now then n.due end, v_now + n.expires_in, n.crash_limit, n.early,
-            n.waits, n.keep, n.key, coalesce(n.followed, 0), n.names::text[], n.costs::bigint[], v_now, n.record,
-            n.schedule, n.held_schedule, n.held_place
-        from (
-            select u.*, d.due, w.waits,
-                case when w.waits > 0 then 'blocked' when d.due > v_now then 'scheduled' else 'ready' end as state
-            from unnest(
-                p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record,
-                p_keep, p_key, p_on, p_names, p_costs, v_waits, p_schedule, v_held_schedules, v_held_places
-            ) with ordinality as u(
-                id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, keep, key, followed,
-                names, costs, deps, schedule, held_schedule, held_place, n
-            )
-            cross join lateral (select coalesce(u.run_at, v_now + u.delay) as due) d
-            cross join lateral (select coalesce(u.deps, 0) + (u.held_place is not null)::integer as waits) w
-            where v_take[u.n]
-            order by u.n
-        ) n
-        on conflict (id) do nothing
-        returning jobs.id
-    )
-    select coalesce(array_agg(m.id), '{}') into v_made from made m;
-    if cardinality(v_made) < cardinality(p_id) then
-        v_take := mainspring_stored.mark_members_v1(p_id, v_made);
-        return query select u.id, u.id, null::text from unnest(p_id, v_take, v_answered) as u(id, made, answered)
-        where not u.made and not u.answered;
+    perform mainspring_stored.follow_clock_v1(v_now);
+    v_new := mainspring_stored.insert_jobs_v1(v_id, v_take, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in,
+        p_crash_limit, p_early, p_record, p_keep, p_on, p_names, p_costs, p_key, v_waits.waits, v_now);
+    if cardinality(v_new) < cardinality(p_id) then
+        v_take := mainspring_stored.mark_members_v1(v_id, v_new);
+        v_answers := mainspring_stored.answer_found_v1(v_id, v_take, v_answers);
     end if;
-    v_special := mainspring_stored.accept_jobs_v1(v_made);
-    if v_anew <> '[]' then
-        update mainspring_stored.jobs j
-        set enqueued = o.enqueued, epoch = o.epoch,
-            seq = case when j.state = 'ready' and j.queue = o.queue then coalesce(o.seq, j.seq) else j.seq end
-        from jsonb_to_recordset(v_anew) as o(at integer, enqueued bigint, epoch integer, seq bigint, queue text)
-        where j.id = any(array[p_id[o.at]]);
-        v_stayed := array(
-            select p_id[o.at] from jsonb_to_recordset(v_anew) as o(at integer, queue text) where p_queue[o.at] = o.queue
-        );
-        if not p_open then
-            perform mainspring_stored.recheck_left_lanes_v1(array(select o.leaves from jsonb_to_recordset(v_anew) as o(leaves text)));
-        end if;
+    v_special := mainspring_stored.accept_jobs_v1(v_new);
+    if cardinality(v_replaced) > 0 then
+        v_stayed := mainspring_stored.keep_places_v1(v_id, p_queue, v_replaced, p_open);
     end if;
     if cardinality(p_names) > 0 then
-        perform mainspring_stored.add_lane_rows_v1(v_made, p_open);
+        perform mainspring_stored.add_lane_rows_v1(v_new, p_open);
     end if;
-
-    insert into mainspring_stored.marks (mark, job)
-    select u.mark, p_id[u.at] from unnest(p_mark_at, p_mark) as u(at, mark) where v_take[u.at]
-    on conflict do nothing;
-    if p_follow_ups is not null then
-        perform mainspring_stored.store_follow_ups_v1(p_id[f.at], f.rows, false) from (
-            select (r.value ->> 'at')::integer as at, jsonb_agg(r.value) as rows
-            from jsonb_array_elements(p_follow_ups) as r group by 1
-        ) f
-        where v_take[f.at];
+    if cardinality(p_mark_at) > 0 or p_follow_ups is not null then
+        perform mainspring_stored.add_details_v1(v_id, v_take, p_mark_at, p_mark, p_follow_ups);
     end if;
-    if cardinality(p_child_at) > 0 then
-        insert into mainspring_stored.edges (parent, child, policy)
-        select e.parent, p_id[e.at], min(e.policy) from unnest(p_child_at, p_parent, p_policy) as e(at, parent, policy)
-        where v_take[e.at] and exists (select 1 from mainspring_stored.jobs j where j.id = any(array[e.parent]))
-        group by e.parent, p_id[e.at];
+    if v_waits.waits is not null then
+        v_woken := v_woken || mainspring_stored.add_edges_v1(v_id, v_take, v_waits, p_join_at, p_join_open, p_join_lenient,
+            p_before_at, p_before, v_now);
     end if;
-    return query select null::bytea, null::bytea, w.queue from unnest(
-        mainspring_stored.finish_v1(
-            array(
-                select row(j.id, 'cancelled', 'parent', null, null, null, null, 0)::mainspring_stored.ending_v1
-                from mainspring_stored.jobs j where j.id = any(v_broken)
-            ), v_now
-        )
-    ) as w(queue);
-    return query select null::bytea, null::bytea, w.queue from unnest(
-        mainspring_stored.finish_v1(
-            array(
-                select row(j.id, 'cancelled', 'superseded', null, null, null, null, 0)::mainspring_stored.ending_v1
-                from mainspring_stored.jobs j where j.id = any(v_losers) and j.state || '' <> 'running'
-            ), v_now
-        )
-    ) as w(queue);
+    if cardinality(v_losers) > 0 then
+        v_woken := v_woken || mainspring_stored.cancel_waiting_v1(v_losers, 'superseded', null, v_now);
+    end if;
     if v_special then
-        return query select null::bytea, null::bytea, w.queue
-        from unnest(mainspring_stored.enforce_depth_v1(v_made, v_stayed, p_accepted, v_now)) as w(queue);
+        v_woken := v_woken || mainspring_stored.enforce_depth_v1(v_new, v_stayed, p_accepted, v_now);
     end if;
-    if cardinality(v_dependents) > 0 then  -- last: a job that has ended in this step is no start
-        return query select null::bytea, null::bytea, w.queue
-        from unnest(mainspring_stored.apply_dependencies_v1(v_dependents, v_made, p_forced, p_open, v_now)) as w(queue);
+    if cardinality(p_join_at) > 0 then
+        v_woken := v_woken || mainspring_stored.release_new_v1(v_id, v_take, p_join_at, p_join_open, v_now);
     end if;
+    return query select u.id, u.answer, null::text from unnest(p_id, v_answers) as u(id, answer) where u.answer is not null;
+    return query select null::bytea, null::bytea, w.queue from unnest(v_woken) as w(queue);
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.examine_lane_rows_v1(p_lane_sets text[], p_n integer, p_age boolean, p_examined bigint[], p_locked text[], p_full text[], p_now bigint, p_fair boolean DEFAULT false) RETURNS mainspring_stored.examined_v1
+CREATE FUNCTION mainspring_stored.examine_lane_rows_v1(p_lane_sets text[], p_n integer, p_examined bigint[], p_locked text[], p_full text[], p_now bigint, p_fair boolean DEFAULT false) RETURNS mainspring_stored.examined_v1
     LANGUAGE plpgsql
     AS $$
 declare
@@ -1632,13 +1745,14 @@ declare
     v_full text[];
     v_eligible bigint[];
     v_behind bigint[];
+    v_empty bigint[];
     v_seqs bigint[];
     v_again integer := 0;
 begin
     loop
         v_size := least(v_size, c_most + cardinality(p_examined) - cardinality(v_reply.examined) - v_again);
-        v_rows := case when p_fair and not p_age then mainspring_stored.next_fair_rows_v1(p_lane_sets, v_size, v_reply.examined)
-            else mainspring_stored.next_lane_rows_v1(p_lane_sets, v_size, p_age, v_reply.examined) end;
+        v_rows := case when p_fair then mainspring_stored.next_fair_rows_v1(p_lane_sets, v_size, v_reply.examined)
+            else mainspring_stored.next_lane_rows_v1(p_lane_sets, v_size, v_reply.examined) end;
         exit when cardinality(v_rows) = 0;
         v_reply.examined := v_reply.examined || v_rows;
         v_new := mainspring_stored.try_lock_buckets_v1(
@@ -1652,27 +1766,32 @@ begin
         v_reply.capacities := v_reply.capacities || mainspring_stored.read_capacities_v1(v_new, p_now);
         v_full := p_full || array(select r.name from unnest(v_reply.capacities) r where r.available <= 0);
         select v_reply.eligible || coalesce(array_agg(l.id) filter (where h.seq <= l.seq), '{}'),
-            coalesce(array_agg(l.id) filter (where h.seq > l.seq), '{}'), array_agg(h.seq) filter (where h.seq > l.seq)
-        into v_eligible, v_behind, v_seqs from mainspring_stored.read_lane_rows_v1(v_rows) l cross join lateral (
+            coalesce(array_agg(l.id) filter (where h.seq > l.seq), '{}'), array_agg(h.seq) filter (where h.seq > l.seq),
+            coalesce(array_agg(l.id) filter (where h.seq is null), '{}')
+        into v_eligible, v_behind, v_seqs, v_empty from mainspring_stored.read_lane_rows_v1(v_rows) l left join lateral (
             select j.seq from mainspring_stored.jobs j
             where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority and (j.expires is null or j.expires > p_now)
             order by j.seq limit 1
-        ) h
+        ) h on true
         where l.buckets <@ v_reply.locked and not l.buckets && v_full and not exists (
             -- A row before it in its lane waits for a rate: this job may cost less, but no job overtakes in a lane. It
             -- will wait too.
-            select 1 from mainspring_stored.keyed_lanes o where o.lane = l.lane and o.priority > l.priority
+            select 1 from mainspring_stored.keyed_lanes o where o.lane = l.lane and o.priority <> l.priority
+                and mainspring_stored.order_key_v1(o.seq, o.priority) < mainspring_stored.order_key_v1(l.seq, l.priority)
                 and mainspring_stored.waits_for_rate_v1(o)
         );
         v_reply.eligible := v_eligible;
-        if cardinality(v_behind) > 0 then
-            -- Their first jobs were cancelled: they move to their new place, and are examined when their turn comes.
-            -- Lanes that were not rechecked because these rows were before them may come first.
+        if cardinality(v_behind || v_empty) > 0 then
+            -- Their first jobs were cancelled or got another priority: they move to their new place, and are examined
+            -- when their turn comes, or are empty. Lanes that were not rechecked because these rows were before them
+            -- may come first.
             update mainspring_stored.keyed_lanes l set seq = u.seq from unnest(v_behind, v_seqs) as u(id, seq)
                 where l.id = any(array[u.id]);
             perform mainspring_stored.recheck_lanes_v1(
-                array(select distinct b.name from mainspring_stored.read_lane_rows_v1(v_behind) l cross join unnest(l.buckets) as b(name)),
-                false, p_now
+                array(
+                    select distinct b.name from mainspring_stored.read_lane_rows_v1(v_behind || v_empty) l
+                    cross join unnest(l.buckets) as b(name)
+                ), false, p_now
             );
             v_reply.examined := array(select u.id from unnest(v_reply.examined) as u(id) where u.id <> all(v_behind));
             v_again := v_again + cardinality(v_behind);
@@ -1681,7 +1800,8 @@ begin
             select 1 from mainspring_stored.read_lane_rows_v1(v_rows) l
             where not l.buckets <@ v_reply.locked
         );
-        exit when cardinality(v_reply.eligible) >= p_n;
+        -- A row that was moved, and a lane that was rechecked, may come before rows that were found eligible.
+        exit when cardinality(v_reply.eligible) >= p_n and cardinality(v_behind || v_empty) = 0;
         if cardinality(v_reply.examined) - cardinality(p_examined) + v_again >= c_most then
             v_reply.more := true;
             exit;
@@ -1695,15 +1815,8 @@ $$;
 CREATE FUNCTION mainspring_stored.fair_step_v1(p_lane text, p_queue text) RETURNS double precision
     LANGUAGE sql IMMUTABLE
     AS $$
-    select 1 / split_part(substr(p_lane, mainspring_stored.key_position_v1(p_lane, p_queue) + 1), '*', 1)::double precision
-$$;
-
-CREATE FUNCTION mainspring_stored.find_dependents_v1(p_names text[]) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-begin
-    return array(select p.name from mainspring_stored.dependents p where p.name = any(p_names));
-end
+    select case when mainspring_stored.is_fair_lane_v1(p_lane, p_queue)
+        then 1 / split_part(substr(p_lane, mainspring_stored.key_position_v1(p_lane, p_queue) + 1), '*', 1)::double precision end
 $$;
 
 CREATE FUNCTION mainspring_stored.find_ended_v1(p_ids bytea[]) RETURNS bytea[]
@@ -1718,7 +1831,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.find_fair_heads_v1(p_rows bigint[], p_n integer, p_age boolean, p_all boolean, p_names text[], p_available bigint[], p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean, nth bigint)
+CREATE FUNCTION mainspring_stored.find_fair_heads_v1(p_rows bigint[], p_n integer, p_all boolean, p_names text[], p_available bigint[], p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean, nth bigint)
     LANGUAGE plpgsql
     AS $$
 begin
@@ -1727,11 +1840,10 @@ begin
     end if;
     return query
     with rows as (
-        select l.lane, l.priority, l.queue, l.vtime, s.step, greatest(l.vtime, c.vtime) as behind, least(p_n, (
+        select l.lane, l.priority, l.queue, l.vtime, l.step, greatest(l.vtime, c.vtime) as behind, least(p_n, (
             select greatest(coalesce(min(p_available[array_position(p_names, b.name)]), p_n), 0) from unnest(l.buckets) as b(name)
         )) as most
         from mainspring_stored.read_lane_rows_v1(p_rows) l
-        cross join lateral (select mainspring_stored.fair_step_v1(l.lane, l.queue) as step) s
         left join mainspring_stored.fair_clocks c on c.queue = l.queue and c.priority = l.priority
     ), cuts as (
         select r.queue, r.priority, max(r.vtime) + case when count(*) >= p_n then 0 else p_n / sum(1 / r.step) end as cut
@@ -1746,12 +1858,12 @@ begin
                 where j.state = 'ready' and j.lane = r.lane and j.priority = r.priority
                     and (j.expires is null or j.expires > p_now)
                 order by j.seq
-                limit case when p_age or p_all then r.most else least(r.most, 1 + floor((c.cut - r.vtime) / r.step)) end
+                limit case when p_all then r.most else least(r.most, 1 + floor((c.cut - r.vtime) / r.step)) end
             ) j
         ) x
     )
     select h.id, h.lane, h.buckets, h.costs, h.priority,
-        case when p_age then h.seq else max(h.seq) over w end, true, row_number() over w
+        max(h.seq) over w, true, row_number() over w
     from heads h window w as (partition by h.queue, h.priority order by h.vtime, h.seq);
 end
 $$;
@@ -1778,6 +1890,50 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.find_first_jobs_v1(p_examined bigint[], p_locked text[], p_capacities mainspring_stored.capacity_v1[], p_now bigint) RETURNS TABLE(id bigint, lane text, buckets text[], seq bigint, head bigint, name text, moment bigint, by_rate boolean, again boolean, place bigint)
+    LANGUAGE sql STABLE
+    AS $$
+    select l.id, l.lane, l.buckets, l.seq, h.seq, coalesce(a.name, f.name),
+        case when a.name is null then f.moment else a.moment end, a.name is not null or f.by_rate,
+        row_number() over (partition by l.lane, l.priority order by l.id) > 1,
+        mainspring_stored.order_key_v1(coalesce(h.seq, l.seq), l.priority)
+    from mainspring_stored.read_lane_rows_v1(p_examined) l
+    left join lateral (
+        select j.seq, j.costs from mainspring_stored.jobs j
+        where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority order by j.seq limit 1
+    ) h on true
+    left join lateral (
+        -- A full unkeyed bucket holds back the whole lane set: its lanes stay in the order.
+        select r.name, mainspring_stored.find_recheck_time_v1(r.name, r.kind, coalesce(h.costs[u.n], 1), p_now) as moment,
+            r.unit > 0 as by_rate
+        from unnest(l.buckets) with ordinality as u(name, n) join unnest(p_capacities) r on r.name = u.name
+        where h.seq is not null and r.available < greatest(1, least(coalesce(h.costs[u.n], 1), r.cap))
+            and (r.available > 0 or strpos(r.name, '=') > 0)
+        order by 2 desc nulls first limit 1
+    ) f on true
+    left join lateral (
+        select o.waits_for as name, o.recheck_at as moment from mainspring_stored.keyed_lanes o
+        where h.seq is not null and o.lane = l.lane and o.priority <> l.priority and mainspring_stored.waits_for_rate_v1(o)
+            and mainspring_stored.order_key_v1(o.seq, o.priority) < mainspring_stored.order_key_v1(h.seq, l.priority)
+        order by mainspring_stored.order_key_v1(o.seq, o.priority) limit 1
+    ) a on true
+    where l.buckets <@ p_locked
+$$;
+
+CREATE FUNCTION mainspring_stored.find_full_buckets_v1(p_names text[], p_costs bigint[], p_now bigint, OUT at integer, OUT next_at bigint, OUT names text[], OUT counts boolean) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+begin
+    select min(u.n), case when bool_and(m.at is not null) then max(m.at) end, array_agg(u.name),
+        bool_and(r.kind = 'concurrency')
+    into at, next_at, names, counts
+    from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
+    join unnest(mainspring_stored.read_capacities_v1(p_names, p_now)) r on r.name = u.name
+    cross join lateral (select mainspring_stored.find_next_start_v1(u.name, u.cost, p_now) as at) m
+    where r.available < greatest(1, least(u.cost, r.cap));
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.find_gone_v1(p_worker text, p_ids bytea[], p_tokens bigint[]) RETURNS TABLE(id bytea, token bigint)
     LANGUAGE plpgsql
     AS $$
@@ -1790,30 +1946,22 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.find_heads_v1(p_lanes mainspring_stored.lane_v1[], p_rows bigint[], p_n integer, p_age boolean, p_names text[], p_available bigint[], p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean)
+CREATE FUNCTION mainspring_stored.find_heads_v1(p_lanes mainspring_stored.lane_v1[], p_rows bigint[], p_n integer, p_names text[], p_available bigint[], p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean)
     LANGUAGE plpgsql
     AS $$
 begin
     return query
-    select h.* from (
-        select a.*, false as keyed from mainspring_stored.find_oldest_heads_v1(p_lanes, p_n, p_now) a where p_age
-        union all
-        select x.*, false from unnest(p_lanes) l cross join lateral (
-            select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq from mainspring_stored.jobs j
-            where j.state = 'ready' and j.lane = l.lane and (j.expires is null or j.expires > p_now)
-            order by j.priority desc, j.seq limit p_n
-        ) x where not p_age
-        union all
-        select x.*, true from mainspring_stored.read_lane_rows_v1(p_rows) l cross join lateral (
-            select least(p_n, (
-                select greatest(min(p_available[array_position(p_names, b.name)]), 0) from unnest(l.buckets) as b(name)
-            )) as most
-        ) m cross join lateral (
-            select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq from mainspring_stored.jobs j
-            where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority and (j.expires is null or j.expires > p_now)
-            order by j.seq limit m.most
-        ) x
-    ) h order by case when p_age then 0 else -h.priority end, h.seq;
+    select a.*, false as keyed from mainspring_stored.find_lane_heads_v1(p_lanes, p_n, p_now) a
+    union all
+    select x.*, true from mainspring_stored.read_lane_rows_v1(p_rows) l cross join lateral (
+        select least(p_n, (
+            select greatest(min(p_available[array_position(p_names, b.name)]), 0) from unnest(l.buckets) as b(name)
+        )) as most
+    ) m cross join lateral (
+        select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq from mainspring_stored.jobs j
+        where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority and (j.expires is null or j.expires > p_now)
+        order by j.seq limit m.most
+    ) x;
 end
 $$;
 
@@ -1828,6 +1976,33 @@ begin
         end
         from mainspring_stored.keys k where k.hash = p_hash
     );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.find_lane_heads_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+begin
+    return query
+    with recursive levels as (
+        select l.lane, n.priority from unnest(p_lanes) l cross join lateral (
+            select j.priority from mainspring_stored.jobs j where j.state = 'ready' and j.lane = l.lane
+            order by j.priority desc limit 1
+        ) n
+        union all
+        select v.lane, n.priority from levels v cross join lateral (
+            select j.priority from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = v.lane and j.priority < v.priority
+            order by j.priority desc limit 1
+        ) n
+    )
+    select h.* from levels v cross join lateral (
+        select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq from mainspring_stored.jobs j
+        where j.state = 'ready' and j.lane = v.lane and j.priority = v.priority
+            and (j.expires is null or j.expires > p_now)
+        order by j.seq limit p_n
+    ) h order by mainspring_stored.order_key_v1(h.seq, h.priority), h.seq;
 end
 $$;
 
@@ -1937,6 +2112,47 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.find_levels_above_v1(p_lanes text[], p_low_lane text[], p_low_priority integer[], p_low_seq bigint[], p_now bigint) RETURNS TABLE(lane text, priority integer, seq bigint)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+begin
+    return query
+    with recursive known as (
+        select l.lane, l.priority, l.seq from unnest(p_low_lane, p_low_priority, p_low_seq) as l(lane, priority, seq)
+        where l.lane = any(p_lanes)
+    ), gaps as (  -- the priorities between a mark and the next, and those above the first mark
+        select k.lane, k.priority - 1 as top, coalesce(
+            (select max(o.priority) + 1 from known o where o.lane = k.lane and o.priority < k.priority), -2147483648
+        ) as bottom from known k
+        union all
+        select k.lane, 2147483647, max(k.priority) + 1 from known k group by k.lane
+    ), levels as (
+        select g.lane, g.bottom, n.priority, n.seq from gaps g cross join lateral (
+            select j.priority, j.seq from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = g.lane and j.priority <= g.top and j.priority >= g.bottom
+                and (j.expires is null or j.expires > p_now)
+            order by j.priority desc, j.seq limit 1
+        ) n
+        union all
+        select v.lane, v.bottom, n.priority, n.seq from levels v cross join lateral (
+            select j.priority, j.seq from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = v.lane and j.priority < v.priority and j.priority >= v.bottom
+                and (j.expires is null or j.expires > p_now)
+            order by j.priority desc, j.seq limit 1
+        ) n
+    )
+    select v.lane, v.priority, v.seq from levels v
+    union all
+    select k.lane, k.priority, n.seq from known k cross join lateral (
+        select j.seq from mainspring_stored.jobs j
+        where j.state = 'ready' and j.lane = k.lane and j.priority = k.priority and j.seq >= k.seq
+            and (j.expires is null or j.expires > p_now)
+        order by j.seq limit 1
+    ) n;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.find_low_marks_v1(p_worker text, p_number bigint, p_lanes text[], p_low_lane text[], p_low_priority integer[], p_last bigint, p_n bigint) RETURNS TABLE(lane text, priority integer, seq bigint)
     LANGUAGE plpgsql
     AS $$
@@ -1962,6 +2178,82 @@ begin
         and coalesce(c.seq, 0) >= 0 and not exists (
             select 1 from mainspring_stored.queues q where q.name = split_part(k.lane, '/', 1) and q.settings ->> 'order' = 'lifo'
         );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.find_matching_v1(p_ids bytea[], p_states text[], p_queues text[], p_tasks text[], p_marks text[], p_reasons text[], p_errors text[], p_since bigint, p_until bigint, p_ended_before bigint) RETURNS mainspring_stored.ended_v1[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        select row(a.id, 0, a.state)::mainspring_stored.ended_v1 from (
+            select j.id, j.state, j.queue, j.task, null as reason, null as label, j.enqueued, null::bigint as finished
+            from mainspring_stored.jobs j where j.id = any(p_ids)
+            union all
+            select f.id, f.state, f.queue, f.task, f.reason, null, f.enqueued, f.finished
+            from mainspring_stored.finished f where f.id = any(p_ids)
+            union all
+            select d.id, d.state, d.queue, d.task, d.reason, coalesce(d.label, d.reason), d.enqueued, d.finished
+            from mainspring_stored.dead d where d.id = any(p_ids)
+        ) a
+        where (cardinality(p_states) = 0 or a.state = any(p_states))
+            and (cardinality(p_queues) = 0 or a.queue = any(p_queues))
+            and (cardinality(p_tasks) = 0 or a.task = any(p_tasks))
+            and (cardinality(p_reasons) = 0 or a.reason = any(p_reasons))
+            and (cardinality(p_errors) = 0 or a.label = any(p_errors))
+            and (p_since is null or a.enqueued >= p_since)
+            and (p_until is null or a.enqueued < p_until)
+            and (p_ended_before is null or a.finished < p_ended_before)
+            and not exists (
+                select 1 from unnest(p_marks) as asked(mark)
+                where not exists (select 1 from mainspring_stored.marks m
+                    where m.mark = any(array[asked.mark]) and m.job = any(array[a.id]))
+            )
+        order by array_position(p_ids, a.id)
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.find_met_edges_v1(p_ends mainspring_stored.parent_end_v1[], p_slice integer) RETURNS mainspring_stored.met_edge_v1[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        select row(
+            x.id, e.child, f.effect, case when e.policy = 'member' then
+                case when o.dead and x.how = 'cancelled' then 'dead' else x.how end end
+        )::mainspring_stored.met_edge_v1
+        from unnest(p_ends) x
+        left join lateral (select j.dead > 0 as dead from mainspring_stored.joins j where j.id = any(array[x.id])) o on true
+        cross join lateral (
+            select e.child, e.policy from mainspring_stored.edges e
+            where e.parent = any(array[x.id]) and case x.how
+                when 'first_death' then e.policy = 'dead' when 'unheld' then e.policy = 'hold' else true end
+            limit coalesce(p_slice, case when o.dead is not null then 1000 end)
+        ) e
+        cross join lateral (select mainspring_stored.edge_effect_v1(e.policy, x.how, coalesce(o.dead, false)) as effect) f
+        where f.effect is distinct from 'stays'
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.find_new_jobs_v1(p_id bytea[], p_late boolean) RETURNS boolean[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_new boolean[] := array(
+        select not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[u.id]))
+        from unnest(p_id) with ordinality as u(id, n) order by u.n
+    );
+    v_ended boolean[];
+begin
+    if p_late then
+        v_ended := mainspring_stored.mark_members_v1(p_id, mainspring_stored.find_ended_v1(p_id));
+        v_new := array(
+            select t.new and not t.ended from unnest(v_new, v_ended) with ordinality as t(new, ended, n) order by t.n
+        );
+    end if;
+    return v_new;
 end
 $$;
 
@@ -2026,39 +2318,31 @@ begin
 end
 $_$;
 
-CREATE FUNCTION mainspring_stored.find_oldest_heads_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_now bigint) RETURNS TABLE(id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint)
-    LANGUAGE plpgsql
-    AS $$
-#variable_conflict use_column
-begin
-    return query
-    with recursive levels as (
-        select l.lane, n.priority from unnest(p_lanes) l cross join lateral (
-            select j.priority from mainspring_stored.jobs j where j.state = 'ready' and j.lane = l.lane
-            order by j.priority desc limit 1
-        ) n
-        union all
-        select v.lane, n.priority from levels v cross join lateral (
-            select j.priority from mainspring_stored.jobs j
-            where j.state = 'ready' and j.lane = v.lane and j.priority < v.priority
-            order by j.priority desc limit 1
-        ) n
-    )
-    select h.* from levels v cross join lateral (
-        select j.id, j.lane::text, j.buckets, j.costs, j.priority, j.seq from mainspring_stored.jobs j
-        where j.state = 'ready' and j.lane = v.lane and j.priority = v.priority
-            and (j.expires is null or j.expires > p_now)
-        order by j.seq limit p_n
-    ) h order by h.seq;
-end
-$$;
-
 CREATE FUNCTION mainspring_stored.find_oldest_snapshot_v1() RETURNS TABLE(pid integer, seconds double precision)
     LANGUAGE sql STABLE
     AS $$
     select a.pid, extract(epoch from clock_timestamp() - a.xact_start)::double precision from pg_stat_activity a
     where a.datname = current_database() and a.backend_xmin is not null and a.xact_start is not null and a.pid <> pg_backend_pid()
     order by age(a.backend_xmin) desc limit 1
+$$;
+
+CREATE FUNCTION mainspring_stored.find_other_key_v1(p_lane text, p_priority integer) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_lowest bigint;
+    v_next record;
+begin
+    loop
+        select j.priority, mainspring_stored.order_key_v1(j.seq, j.priority) as key into v_next from mainspring_stored.jobs j
+        where j.state = 'ready' and j.lane = p_lane and j.priority < p_priority
+        order by j.priority desc, j.seq limit 1;
+        exit when not found;
+        p_priority := v_next.priority;
+        v_lowest := least(v_lowest, v_next.key);
+    end loop;
+    return v_lowest;
+end
 $$;
 
 CREATE FUNCTION mainspring_stored.find_recheck_time_v1(p_name text, p_kind text, p_cost bigint, p_now bigint) RETURNS bigint
@@ -2113,36 +2397,57 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.finish_v1(p_endings mainspring_stored.ending_v1[], p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.finish_v1(p_endings mainspring_stored.ending_v1[], p_now bigint, p_ended mainspring_stored.parent_end_v1[] DEFAULT '{}'::mainspring_stored.parent_end_v1[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
     v_moved mainspring_stored.moved_v1;
-    v_woken text[];
 begin
-    if coalesce(cardinality(p_endings), 0) = 0 then
+    if coalesce(cardinality(p_endings), 0) + cardinality(p_ended) = 0 then
         return '{}';
     end if;
-    v_moved := mainspring_stored.move_to_history_v1(p_endings, p_now);
-    v_woken := v_moved.woken || mainspring_stored.resolve_dependents_v1(
-        array(select x.id from unnest(p_endings) x), array(select x.state = 'succeeded' from unnest(p_endings) x), p_now
-    );
-    if v_moved.schedules is not null then
-        v_woken := v_woken || mainspring_stored.note_success_v1(v_moved.schedules, p_now);
+    if cardinality(p_endings) > 0 then
+        v_moved := mainspring_stored.move_to_history_v1(p_endings, '{}', p_now);
     end if;
-    return v_woken;
+    return coalesce(v_moved.woken, '{}') || mainspring_stored.resolve_dependents_v1(
+        p_ended || array(
+            select row(x.id, case when x.reason = 'bypassed' then x.reason else x.state end)::mainspring_stored.parent_end_v1
+            from unnest(p_endings) x
+        ), null, p_now
+    );
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.first_vtime_v1(p_lane text, p_queue text, p_priority integer) RETURNS double precision
+CREATE FUNCTION mainspring_stored.first_vtime_v1(p_queue text, p_priority integer, p_step double precision) RETURNS double precision
     LANGUAGE plpgsql
     AS $$
 begin
-    if not mainspring_stored.is_fair_lane_v1(p_lane, p_queue) then
-        return null;
+    return case when p_step is not null then p_step
+        + coalesce((select c.vtime from mainspring_stored.fair_clocks c where c.queue = p_queue and c.priority = p_priority), 0) end;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.flow_mark_v1(p_root bytea) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select '%' || encode(p_root, 'hex')
+$$;
+
+CREATE FUNCTION mainspring_stored.follow_clock_v1(p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_lock bigint;
+begin
+    if coalesce(pg_sequence_last_value('mainspring_stored.seq'::regclass), 0) >= p_now - 1000000 then
+        return;
     end if;
-    return coalesce((select c.vtime from mainspring_stored.fair_clocks c where c.queue = p_queue and c.priority = p_priority), 0)
-        + mainspring_stored.fair_step_v1(p_lane, p_queue);
+    v_lock := hashtextextended('mainspring seq mainspring_stored', 0);
+    perform case when pg_try_advisory_lock(v_lock) then row(
+        case when coalesce(pg_sequence_last_value('mainspring_stored.seq'::regclass), 0) < p_now - 1000000
+            then setval('mainspring_stored.seq', p_now) end,
+        pg_advisory_unlock(v_lock)
+    ) end;
 end
 $$;
 
@@ -2211,6 +2516,7 @@ begin
         update mainspring_stored.jobs j
         set state = a."to",
             attempt = j.attempt - a.refund::integer,
+            expires = case when a.unstarted then j.expires end,
             parked = j.parked or a.park,
             lane = mainspring_stored.job_lane_v1(j.home, j.task, j.crashes, j.crash_limit, j.parked or a.park),
             due = case when a."to" <> 'ready' then coalesce(a.due, p_now + a.delay) end,
@@ -2228,9 +2534,6 @@ begin
     if exists (select 1 from unnest(p_acks) a where a.buckets is not null) then
         v_limited := v_limited || mainspring_stored.add_buckets_to_jobs_v1(p_acks, v_back);
     end if;
-    if exists (select 1 from unnest(p_acks) a where a.schedule is not null) then
-        perform mainspring_stored.join_schedules_v1(p_acks, v_back);
-    end if;
     if v_limited is not null then
         perform mainspring_stored.add_lane_rows_v1(v_limited, false);
     end if;
@@ -2238,30 +2541,16 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.has_one_priority_v1(p_lane text, p_priority integer) RETURNS boolean
-    LANGUAGE plpgsql
-    AS $$
-begin
-    return not exists (
-        select 1 from mainspring_stored.jobs j where j.state = 'ready' and j.lane = p_lane and j.priority < p_priority
-    );
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.hold_v1(p_holder bytea, p_names text[], p_costs bigint[], p_ttl bigint, p_limits jsonb, p_keep bigint, p_info bytea, p_fenced boolean, p_now bigint) RETURNS TABLE(ok boolean, now bigint, until bigint, next_at bigint, full_at integer, kept boolean, changed text[], token bigint, woken text[])
+CREATE FUNCTION mainspring_stored.hold_v1(p_holder bytea, p_names text[], p_costs bigint[], p_ttl bigint, p_limits jsonb, p_keep bigint, p_info bytea, p_fenced boolean, p_now bigint) RETURNS TABLE(ok boolean, now bigint, until bigint, next_at bigint, full_at integer, kept boolean, token bigint, woken text[])
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_column
 declare
     v_now bigint;
-    v_full integer;
-    v_next bigint;
-    v_full_names text[];
-    v_counts boolean;
+    v_held record;
     v_reserved jsonb;
+    v_full record;
     v_token bigint;
-    v_until bigint;
-    v_changed text[] := '{}';
 begin
     perform mainspring_stored.guard_v1();
     if p_limits is not null then
@@ -2277,43 +2566,24 @@ begin
         update mainspring_stored.holders g set until = greatest(g.until, v_now + p_ttl) where g.holder = p_holder and g.until > v_now
         returning g.token, g.until
     )
-    select max(k.token), max(k.until) into v_token, v_until from kept k;
-    if v_token is null and cardinality(p_names) = 0 then
-        return query select false, v_now, 0::bigint, null::bigint, null::integer, false, '{}'::text[], 0::bigint, '{}'::text[];
+    select max(k.token) as token, max(k.until) as until into v_held from kept k;
+    if v_held.token is not null then
+        return query select true, v_now, v_held.until, null::bigint, null::integer, false, v_held.token, '{}'::text[];
+        return;
+    elsif cardinality(p_names) = 0 then
+        return query select false, v_now, 0::bigint, null::bigint, null::integer, false, 0::bigint, '{}'::text[];
         return;
     end if;
-    if v_token is null then
-        v_until := v_now + p_ttl;
-        delete from mainspring_stored.holders g where g.holder = p_holder;
-        v_reserved := mainspring_stored.take_reservations_v1(p_names, v_now);
-        select min(u.n), case when bool_and(m.at is not null) then max(m.at) end, array_agg(u.name),
-            bool_and(r.kind = 'concurrency')
-        into v_full, v_next, v_full_names, v_counts
-        from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
-        join unnest(mainspring_stored.read_capacities_v1(p_names, v_now)) r on r.name = u.name
-        cross join lateral (select mainspring_stored.find_next_start_v1(u.name, u.cost, v_now) as at) m
-        where r.available < greatest(1, least(u.cost, r.cap));
-        if v_full is not null then
-            return query select false, v_now, 0::bigint, v_next, v_full, k.kept, '{}'::text[], 0::bigint, k.woken
-            from mainspring_stored.reserve_places_v1(v_full_names, v_reserved, case when v_counts then p_keep else 0 end, v_now) k;
-            return;
-        end if;
-        v_token := case when p_fenced then mainspring_stored.next_token_v1(p_names, v_now) else 0 end;
-        insert into mainspring_stored.holders (holder, bucket, cost, until, token, since, info)
-        select p_holder, u.name, u.cost, v_until, v_token, v_now, p_info from unnest(p_names, p_costs) as u(name, cost);
-        perform mainspring_stored.charge_rates_v1(
-            '', array(select u.name from unnest(p_names) with ordinality as u(name, n) order by u.n),
-            array(
-                select least(u.cost, r.unit) from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
-                join unnest(mainspring_stored.read_capacities_v1(p_names, v_now)) r on r.name = u.name order by u.n
-            ), null, v_now
-        );
-        if mainspring_stored.names_breaker_v1(p_names) then
-            perform mainspring_stored.begin_probes_v1(p_names, v_now);
-            v_changed := array(select n from mainspring_stored.list_changed_breakers_v1(p_names, v_now) n);
-        end if;
+    delete from mainspring_stored.holders g where g.holder = p_holder;
+    v_reserved := mainspring_stored.take_reservations_v1(p_names, v_now);
+    select f.* into v_full from mainspring_stored.find_full_buckets_v1(p_names, p_costs, v_now) f;
+    if v_full.at is not null then
+        return query select false, v_now, 0::bigint, v_full.next_at, v_full.at, k.kept, 0::bigint, k.woken
+        from mainspring_stored.reserve_places_v1(v_full.names, v_reserved, case when v_full.counts then p_keep else 0 end, v_now) k;
+        return;
     end if;
-    return query select true, v_now, v_until, null::bigint, null::integer, false, v_changed, v_token, '{}'::text[];
+    v_token := mainspring_stored.add_holder_v1(p_holder, p_names, p_costs, v_now + p_ttl, p_info, p_fenced, v_now);
+    return query select true, v_now, v_now + p_ttl, null::bigint, null::integer, false, v_token, '{}'::text[];
 end
 $$;
 
@@ -2332,16 +2602,66 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.insert_jobs_v1(p_id bytea[], p_take boolean[], p_task text[], p_queue text[], p_home text[], p_priority integer[], p_delay bigint[], p_run_at bigint[], p_expires_in bigint[], p_crash_limit integer[], p_early boolean[], p_record bytea[], p_keep bigint[], p_on smallint[], p_names text[], p_costs text[], p_key bytea[], p_waits integer[], p_now bigint) RETURNS bytea[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_new bytea[];
+begin
+    with made as (
+        insert into mainspring_stored.jobs (
+            id, state, task, queue, home, lane, priority, seq, due, expires, crash_limit, early, deps, keep, key, followed,
+            buckets, costs, enqueued, record
+        )
+        select n.id, n.state, n.task, n.queue, n.home, n.home, n.priority,
+            case when n.state = 'ready' then nextval('mainspring_stored.seq') else 0 end,
+            case when n.state <> 'ready' and n.due > p_now then n.due end, p_now + n.expires_in, n.crash_limit, n.early,
+            coalesce(n.deps, 0), n.keep, n.key, coalesce(n.followed, 0), n.names::text[], n.costs::bigint[], p_now, n.record
+        from (
+            select u.*, d.due,
+                case when u.deps > 0 then 'blocked' when d.due > p_now then 'scheduled' else 'ready' end as state
+            from unnest(
+                p_id, p_task, p_queue, p_home, p_priority, p_delay, p_run_at, p_expires_in, p_crash_limit, p_early, p_record,
+                p_keep, p_key, p_on, p_names, p_costs, p_waits
+            ) with ordinality as u(
+                id, task, queue, home, priority, delay, run_at, expires_in, crash_limit, early, record, keep, key, followed,
+                names, costs, deps, n
+            )
+            cross join lateral (select coalesce(u.run_at, p_now + u.delay) as due) d
+            where p_take[u.n]
+            order by u.n
+        ) n
+        on conflict (id) do nothing
+        returning jobs.id
+    )
+    select coalesce(array_agg(m.id), '{}') into v_new from made m;
+    return v_new;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.is_fair_lane_v1(p_lane text, p_queue text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     AS $$
     select strpos(split_part(substr(p_lane, length(p_queue) + 2), '=', 1), '#*') > 0
 $$;
 
-CREATE FUNCTION mainspring_stored.is_unlimited_fair_set_v1(p_group text) RETURNS boolean
+CREATE FUNCTION mainspring_stored.is_flow_live_v1(p_root bytea, p_limit integer) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return exists (
+        select 1 from (
+            select m.job from mainspring_stored.marks m where m.mark = mainspring_stored.flow_mark_v1(p_root) order by m.job limit p_limit
+        ) m
+        join mainspring_stored.jobs j on j.id = any(array[m.job])
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.is_unlimited_fair_set_v1(p_lane_set text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     AS $$
-    select strpos(p_group, '#*=') > 0
+    select strpos(split_part(substr(p_lane_set, strpos(p_lane_set, '/')), '?', 1), '#*=') > 0
 $$;
 
 CREATE FUNCTION mainspring_stored.job_lane_v1(p_home text, p_task text, p_crashes integer, p_limit integer, p_parked boolean) RETURNS text
@@ -2351,22 +2671,46 @@ CREATE FUNCTION mainspring_stored.job_lane_v1(p_home text, p_task text, p_crashe
         || case when p_parked then '?' || p_task else '' end
 $$;
 
-CREATE FUNCTION mainspring_stored.join_schedules_v1(p_acks mainspring_stored.ack_v1[], p_ids bytea[]) RETURNS void
+CREATE FUNCTION mainspring_stored.judge_parents_v1(p_take boolean[], p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[]) RETURNS mainspring_stored.judged_edge_v1[]
     LANGUAGE plpgsql
     AS $$
-declare
-    v_waiting text[] := mainspring_stored.find_dependents_v1(array(select distinct a.schedule from unnest(p_acks) a
-        where a.schedule is not null));
 begin
-    with joined as (
-        update mainspring_stored.jobs j
-        set schedule = a.schedule, held_schedule = w.name, held_place = case when w.name is not null then abs(j.seq) end,
-            deps = j.deps + (w.name is not null)::integer, state = case when w.name is null then 'ready' else 'blocked' end
-        from unnest(p_acks) a left join unnest(v_waiting) as w(name) on w.name = a.schedule
-        where a.schedule is not null and a."to" = 'ready' and a.id = any(p_ids) and j.id = any(array[a.id]) and j.schedule is null
-        returning j.id, j.schedule
-    )
-    insert into mainspring_stored.marks (mark, job) select '^@' || o.schedule, o.id from joined o on conflict do nothing;
+    return array(
+        select row(
+            e.at, e.parent, e.policy, case when e.live and not (e.policy = 'dead' and o.dead) then 'stays'
+                else mainspring_stored.edge_effect_v1(e.policy, case when e.live then 'first_death' else coalesce((
+                    select case when f.reason = 'bypassed' then f.reason else f.state end
+                    from mainspring_stored.finished f where f.id = any(array[e.parent]) limit 1
+                ), 'dead') end, o.dead) end
+        )::mainspring_stored.judged_edge_v1
+        from (
+            select u.at, u.parent, min(u.policy) as policy,
+                bool_or(coalesce(p_take[u.inside], false)) or exists (select 1 from mainspring_stored.jobs j
+                    where j.id = any(array[u.parent])) as live
+            from unnest(p_child_at, p_parent, p_parent_at, p_policy) as u(at, parent, inside, policy)
+            where p_take[u.at]
+            group by u.at, u.parent
+        ) e
+        cross join lateral (
+            select exists (select 1 from mainspring_stored.joins j where j.id = any(array[e.parent]) and j.dead > 0) as dead offset 0
+        ) o
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.keep_places_v1(p_id bytea[], p_queue text[], p_replaced mainspring_stored.replaced_v1[], p_open boolean) RETURNS bytea[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    update mainspring_stored.jobs j
+    set enqueued = o.enqueued, epoch = o.epoch,
+        seq = case when j.state = 'ready' and j.queue = o.queue then coalesce(o.seq, j.seq) else j.seq end
+    from unnest(p_replaced) o
+    where j.id = any(array[p_id[o.at]]);
+    if not p_open then
+        perform mainspring_stored.recheck_left_lanes_v1(array(select o.leaves from unnest(p_replaced) o));
+    end if;
+    return array(select p_id[o.at] from unnest(p_replaced) o where p_queue[o.at] = o.queue);
 end
 $$;
 
@@ -2415,6 +2759,43 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.lead_v1(p_worker text, p_services text[], p_span bigint, p_now bigint) RETURNS TABLE(now bigint, led text[], fleet bigint, next_due bigint, next_look bigint, always_due boolean)
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    AS $$
+declare
+    v_now bigint := mainspring_stored.now_v1(p_now);
+    v_clock bigint := (select m.clock from mainspring_stored.meta m);
+    v_held text[] := array(
+        select l.service from mainspring_stored.leads l where l.worker <> p_worker and l.until > v_now and l.until <= v_now + p_span
+    );
+begin
+    if not p_services <@ v_held then
+        insert into mainspring_stored.leads as l (service, worker, until, fleet)
+        select s, p_worker, v_now + p_span, (select count(*) from mainspring_stored.workers w where not w.lost)
+        from unnest(p_services) s order by s
+        on conflict (service) do update set worker = excluded.worker, until = excluded.until, fleet = excluded.fleet
+        where l.worker = p_worker or l.until <= v_now or l.until > v_now + p_span;
+        if v_now > v_clock + 5000000 then
+            update mainspring_stored.meta m set clock = v_now where m.clock < v_now;
+        end if;
+    end if;
+    return query select v_now,
+        array(
+            select l.service from mainspring_stored.leads l
+            where l.worker = p_worker and l.until > v_now and l.service = any(p_services) order by l.service
+        ),
+        coalesce((select max(l.fleet) from mainspring_stored.leads l), 1),
+        case when v_now < v_clock - 1000000 or exists (select 1 from mainspring_stored.rechecks) then v_now
+        else mainspring_stored.next_promotion_v1() end,
+        (select s.look from mainspring_stored.schedules s where s.look > 0 order by s.look limit 1),
+        exists (select 1 from mainspring_stored.schedules s where s.look = 0);
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.list_acked_buckets_v1(p_worker text, p_done bytea[], p_acks mainspring_stored.ack_v1[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
@@ -2442,12 +2823,57 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.list_changed_breakers_v1(p_names text[], p_now bigint) RETURNS SETOF text
+CREATE FUNCTION mainspring_stored.list_flow_jobs_v1(p_roots bytea[], p_limit integer, p_now bigint) RETURNS bytea[]
     LANGUAGE plpgsql
     AS $$
 begin
-    return query select mainspring_stored.read_breaker_v1(b.name, p_now) from mainspring_stored.breakers b
-    where b.name = any(p_names) and b.changed_by = pg_current_xact_id_if_assigned() order by b.name;
+    return array(
+        select m.job from unnest(p_roots) as u(id) cross join lateral (
+            select m.job from mainspring_stored.marks m
+            where m.mark = mainspring_stored.flow_mark_v1(u.id) and m.job <> u.id and not exists (
+                select 1 from mainspring_stored.keys k cross join lateral (
+                    select f.state, f.started, f.finished from mainspring_stored.finished f where f.id = any(array[k.job])
+                    union all
+                    select d.state, d.started, d.finished from mainspring_stored.dead d where d.id = any(array[k.job])
+                ) e
+                where k.job = any(array[m.job]) and mainspring_stored.key_until_v1(k, e.state, e.started, e.finished) > p_now
+            )
+            order by m.job limit p_limit
+        ) m limit p_limit
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.list_kept_roots_v1(p_roots bytea[]) RETURNS bytea[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        select u.id from unnest(p_roots) as u(id)
+        where exists (select 1 from mainspring_stored.marks m where m.mark = mainspring_stored.flow_mark_v1(u.id) and m.job <> u.id)
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.list_levels_v1(p_lane_sets text[]) RETURNS TABLE(lane_set text, priority integer)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+begin
+    return query
+    with recursive levels as (
+        select g.lane_set, n.priority from unnest(p_lane_sets) as g(lane_set) cross join lateral (
+            select l.priority from mainspring_stored.keyed_lanes l where l.waits_for is null and l.lane_set = g.lane_set
+            order by l.priority desc limit 1
+        ) n
+        union all
+        select v.lane_set, n.priority from levels v cross join lateral (
+            select l.priority from mainspring_stored.keyed_lanes l
+            where l.waits_for is null and l.lane_set = v.lane_set and l.priority < v.priority
+            order by l.priority desc limit 1
+        ) n
+    )
+    select v.lane_set, v.priority from levels v;
 end
 $$;
 
@@ -2460,6 +2886,14 @@ CREATE FUNCTION mainspring_stored.list_partitions_v1() RETURNS TABLE(name text, 
     from pg_inherits i join pg_class c on c.oid = i.inhrelid
     where i.inhparent = 'mainspring_stored.finished'::regclass and c.relname ~ '^finished_[0-9]{8}$'
 $_$;
+
+CREATE FUNCTION mainspring_stored.list_swapped_v1(p_swaps jsonb) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(select s.name from jsonb_to_recordset(p_swaps) as s(name text, rev bigint) where s.rev > 0);
+end
+$$;
 
 CREATE FUNCTION mainspring_stored.list_unkeyed_v1(p_lanes mainspring_stored.lane_v1[], p_names text[]) RETURNS text[]
     LANGUAGE plpgsql
@@ -2475,16 +2909,16 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.list_unmoved_acks_v1(p_moved mainspring_stored.moved_v1, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[]) RETURNS mainspring_stored.ack_v1[]
+CREATE FUNCTION mainspring_stored.list_unmoved_acks_v1(p_moved mainspring_stored.moved_v1, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_ran bigint[]) RETURNS mainspring_stored.ack_v1[]
     LANGUAGE plpgsql
     AS $$
 begin
     return array(
         select row(
-            -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false, 0, null,
-                null, null, null
+            -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false, false, 0, null,
+                null, u.ran
         )::mainspring_stored.ack_v1
-        from unnest(p_id, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
+        from unnest(p_id, p_token, p_result, p_error, p_ran) with ordinality as u(id, token, result, error, ran, n)
         where not exists (
             select 1 from unnest(p_moved.done, p_moved.token) as d(id, token) where d.id = u.id and d.token = u.token
         )
@@ -2546,6 +2980,32 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.lock_before_v1(p_take boolean[], p_before_at integer[], p_before bytea[], p_before_in integer[], p_accepted boolean) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_before bytea[] := array(
+        select distinct b.id from unnest(p_before_at, p_before, p_before_in) as b(at, id, inside)
+        where p_take[b.at] and not coalesce(p_take[b.inside], false)
+    );
+    v_closed bytea;
+begin
+    if cardinality(v_before) = 0 then
+        return;
+    end if;
+    perform 1 from mainspring_stored.jobs j where j.id = any(v_before) order by j.id for update;
+    select b.id into v_closed from unnest(v_before) as b(id)
+    where not exists (
+        select 1 from mainspring_stored.jobs j left join mainspring_stored.joins o on o.id = any(array[j.id])
+        where j.id = any(array[b.id]) and j.state || '' = 'blocked' and (o.id is null or o.open or p_accepted)
+    )
+    limit 1;
+    if v_closed is not null then
+        raise exception '%', encode(v_closed, 'hex') using errcode = 'MS007';
+    end if;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.lock_bucket_rows_v1(p_names text[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -2575,11 +3035,37 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.lock_dependents_v1(p_names text[]) RETURNS text[]
+CREATE FUNCTION mainspring_stored.lock_dependents_v1(p_edges mainspring_stored.met_edge_v1[], p_ends integer) RETURNS void
     LANGUAGE plpgsql
     AS $$
+declare
+    v_ids bytea[];
 begin
-    return array(select p.name from mainspring_stored.dependents p where p.name = any(p_names) order by p.name for update);
+    with recursive reached(id, how, bad) as (
+        select x.child, case x.effect when 'parent' then 'cancelled' else x.effect end,
+            coalesce(x.counted in ('dead', 'cancelled'), false)
+        from unnest(p_edges) x
+        union
+        select e.child, nullif(case f.effect when 'parent' then 'cancelled' else f.effect end, 'stays'),
+            coalesce(h.how = 'cancelled' or r.bad, false)
+        from reached r
+        left join lateral (
+            select o.dead > 0 as dead, case when j.deps <= p_ends + 8 then
+                case when o.lenient or not r.bad and o.dead + o.cancelled = 0 then 'succeeded' else 'cancelled' end end as how
+            from mainspring_stored.joins o join mainspring_stored.jobs j on j.id = any(array[o.id])
+            where r.how is null and o.id = any(array[r.id])
+        ) o on true
+        cross join lateral (select coalesce(r.how, o.how) as how) h
+        cross join lateral (
+            select e.child, e.policy from mainspring_stored.edges e
+            where e.parent = any(array[r.id])
+                and (h.how is not null or e.policy = 'member' or r.bad and e.policy = 'dead')
+            limit 1000
+        ) e
+        cross join lateral (select mainspring_stored.edge_effect_v1(e.policy, h.how, coalesce(o.dead or r.bad, false)) as effect) f
+    )
+    select array_agg(distinct r.id) into v_ids from reached r;
+    perform 1 from mainspring_stored.jobs j where j.id = any(v_ids) order by j.id for update;
 end
 $$;
 
@@ -2593,33 +3079,32 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.lock_first_held_v1(p_schedule text, p_now bigint) RETURNS bytea
+CREATE FUNCTION mainspring_stored.lock_jobs_v1(p_ids bytea[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
-declare
-    c_moment constant text := '100ms';
-    v_limit text := current_setting('lock_timeout');
-    v_job bytea;
 begin
-    loop
-        v_job := (
-            select j.id from mainspring_stored.jobs j
-            where j.held_schedule = p_schedule and j.held_place is not null and (j.expires is null or j.expires > p_now)
-            order by j.held_place limit 1
-        );
-        exit when v_job is null;
-        perform 1 from mainspring_stored.jobs j where j.id = v_job and j.held_place is not null for update skip locked;
-        exit when found;
-        begin
-            perform set_config('lock_timeout', c_moment, true);
-            perform 1 from mainspring_stored.jobs j where j.id = v_job for update;
-            perform set_config('lock_timeout', v_limit, true);
-        exception when lock_not_available then
-            insert into mainspring_stored.dependency_rechecks (schedule) values (p_schedule);
-            return null;
-        end;
-    end loop;
-    return v_job;
+    perform 1 from mainspring_stored.jobs j where j.id = any(p_ids) order by j.id for update;
+    perform 1 from mainspring_stored.finished f where f.id = any(p_ids) order by f.id for update;
+    perform 1 from mainspring_stored.dead d where d.id = any(p_ids) order by d.id for update;
+    perform 1 from mainspring_stored.jobs j where j.id = any(p_ids) order by j.id for update;  -- a job that was retried while this waited
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.lock_key_holders_v1(p_key bytea[], p_conflict text[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        -- In a caller's transaction with an old snapshot a holder that has ended since looks live: locking it shows
+        -- that.
+        perform 1 from mainspring_stored.jobs j where j.id in (
+            select k.job from unnest(p_key) as u(hash) join mainspring_stored.keys k on k.hash = any(array[u.hash])
+        ) order by j.id for key share;
+    end if;
+    perform 1 from mainspring_stored.jobs j where j.state || '' <> 'running' and j.id in (
+        select k.job from unnest(p_key, p_conflict) as u(hash, conflict) join mainspring_stored.keys k on k.hash = any(array[u.hash])
+        where u.conflict = 'replace'
+    ) order by j.id for update;
 end
 $$;
 
@@ -2668,7 +3153,7 @@ begin
     perform mainspring_stored.lock_key_rows_v1(p_hash);
     return mainspring_stored.finish_v1(
         array(
-            select row(late.id, 'cancelled', 'expired', null, null, null, null, 0)::mainspring_stored.ending_v1 from (
+            select row(late.id, 'cancelled', 'expired', null, null, null, null, 0, null)::mainspring_stored.ending_v1 from (
                 select j.id from mainspring_stored.keys k join mainspring_stored.jobs j on j.id = any(array[k.job])
                 where k.hash = any(p_hash) and j.state || '' <> 'running' and j.expires <= mainspring_stored.now_v1(p_now)
                 order by j.id for update of j
@@ -2690,7 +3175,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.lock_limits_v1(p_lanes mainspring_stored.lane_v1[], p_acked text[], p_n integer[], p_max_scarce integer[], p_acks mainspring_stored.ack_v1[], p_exact boolean, p_worker text, p_before bigint, p_now bigint) RETURNS mainspring_stored.limit_locks_v1
+CREATE FUNCTION mainspring_stored.lock_limits_v1(p_lanes mainspring_stored.lane_v1[], p_acked text[], p_n integer[], p_ahead boolean[], p_acks mainspring_stored.ack_v1[], p_worker text, p_before bigint, p_now bigint) RETURNS mainspring_stored.limit_locks_v1
     LANGUAGE plpgsql
     AS $$
 declare
@@ -2699,11 +3184,12 @@ declare
     v_lanes mainspring_stored.lane_v1[] := p_lanes;
     v_reply mainspring_stored.limit_locks_v1;
     v_all bigint := 0;
+    v_exact boolean := false;
     v_n integer;
 begin
-    if 0 >= any(p_max_scarce) then
+    if true = any(p_ahead) then
         v_ahead := array(select r.name from unnest(v_capacities) r where mainspring_stored.compute_headroom_v1(r) > 0);
-        if 0 >= all(p_max_scarce) then
+        if true = all(p_ahead) then
             v_lanes := mainspring_stored.claimable_ahead_v1(p_lanes, v_ahead);
             if cardinality(v_lanes) < cardinality(p_lanes) then
                 v_capacities := array(select r from unnest(v_capacities) r
@@ -2712,14 +3198,14 @@ begin
         end if;
     end if;
     if cardinality(p_acks) > 0 then
-        p_exact := p_exact or exists (
-            select 1 from unnest(p_acks) a where a.slow > 0 or a.spent is not null or a.buckets is not null or a.fault is not null
+        v_exact := exists (
+            select 1 from unnest(p_acks) a where a.slow > 0 or a.spent is not null or a.buckets is not null
         );
     end if;
     foreach v_n in array p_n loop
         v_all := v_all + greatest(v_n, 0);
     end loop;
-    v_reply := mainspring_stored.lock_unkeyed_v1(v_lanes, p_acked, v_capacities, v_all, p_exact, p_worker, p_now);
+    v_reply := mainspring_stored.lock_unkeyed_v1(v_lanes, p_acked, v_capacities, v_all, v_exact, p_worker, p_now);
     v_reply.ahead := v_ahead;
     return v_reply;
 end
@@ -2793,6 +3279,28 @@ begin
         end if;
     end loop;
     return v_reply;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.lock_waiting_v1(p_key bytea[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    perform 1 from mainspring_stored.jobs j where j.token = 0 and j.state || '' <> 'running' and j.id in (
+        select k.job from unnest(p_key) as u(hash) join mainspring_stored.keys k on k.hash = any(array[u.hash])
+        where k.mode in ('debounce', 'throttle', 'keep_last')
+    ) order by j.id for update;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.lock_with_dependents_v1(p_ids bytea[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    perform 1 from mainspring_stored.jobs j where j.id = any(p_ids) and j.state || '' = 'running' order by j.id for update;
+    perform mainspring_stored.lock_dependents_v1(
+        array(select row(null, u.id, 'parent', null)::mainspring_stored.met_edge_v1 from unnest(p_ids) as u(id)), cardinality(p_ids)
+    );
 end
 $$;
 
@@ -2888,48 +3396,111 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.move_to_history_v1(p_endings mainspring_stored.ending_v1[], p_now bigint) RETURNS mainspring_stored.moved_v1
+CREATE FUNCTION mainspring_stored.meet_edges_v1(p_edges mainspring_stored.met_edge_v1[], p_now bigint) RETURNS mainspring_stored.met_v1
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_met mainspring_stored.met_v1;
+    v_limited bytea[];
+begin
+    with gone as (
+        delete from mainspring_stored.edges e using unnest(p_edges) x
+        where e.parent = any(array[x.parent]) and e.child = any(array[x.child])
+        returning e.child, x.effect, x.counted
+    ), tally as (
+        select g.child, count(*)::integer as n, max(g.effect) as reason, count(g.counted) as members,
+            count(*) filter (where g.counted = 'succeeded') as succeeded, count(*) filter (where g.counted = 'dead') as dead,
+            count(*) filter (where g.counted = 'cancelled') as cancelled,
+            count(*) filter (where g.counted = 'bypassed') as bypassed
+        from gone g group by g.child
+    ), judged as materialized (
+        select t.*, o.dead = 0 and t.dead > 0 as first_death, case
+                when t.reason is not null then 'cancelled'
+                when o.id is null or j.deps > t.n then null
+                when o.lenient or o.dead + o.cancelled + t.dead + t.cancelled = 0 then 'succeeded'
+                else 'cancelled' end as final
+        from tally t join mainspring_stored.jobs j on j.id = any(array[t.child])
+        left join lateral (
+            select x.* from mainspring_stored.joins x where j.followed & 4 > 0 and x.id = any(array[j.id])
+        ) o on true
+    ), placed as materialized (
+        select t.child, t.n, nextval('mainspring_stored.seq') as seq
+        from (select * from judged where final is null order by child) t
+    ), freed as (
+        update mainspring_stored.jobs j
+        set deps = j.deps - t.n,
+            state = case when j.deps > t.n then 'blocked' when j.due > p_now then 'scheduled' else 'ready' end,
+            due = case when j.deps > t.n or j.due > p_now then j.due end,
+            seq = case when j.deps > t.n or j.due > p_now then j.seq when j.seq < 0 then -t.seq else t.seq end
+        from placed t
+        where j.id = any(array[t.child])
+        returning j.id, j.queue, j.state, j.buckets
+    ), counted as (
+        update mainspring_stored.joins o
+        set succeeded = o.succeeded + t.succeeded, dead = o.dead + t.dead, cancelled = o.cancelled + t.cancelled,
+            bypassed = o.bypassed + t.bypassed
+        from judged t where t.members > 0 and o.id = any(array[t.child])
+    )
+    select array(
+            select row(
+                t.child, t.final, case when t.final = 'cancelled' then coalesce(t.reason, 'parent') end, null, null, null, null, 0,
+                null
+            )::mainspring_stored.ending_v1
+            from judged t where t.final is not null
+        ), array(select t.child from judged t where t.final is not null and t.reason is null),
+        array(select t.child from judged t where t.final is null and t.first_death),
+        array(select distinct f.queue from freed f where f.state = 'ready'),
+        array(select f.id from freed f where f.state = 'ready' and f.buckets is not null)
+    into v_met.endings, v_met.counted, v_met.first_deaths, v_met.woken, v_limited;
+    if cardinality(v_limited) > 0 then
+        perform mainspring_stored.add_lane_rows_v1(v_limited, false);
+    end if;
+    return v_met;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.move_to_history_v1(p_endings mainspring_stored.ending_v1[], p_counted bytea[], p_now bigint) RETURNS mainspring_stored.moved_v1
     LANGUAGE plpgsql
     AS $$
 declare
     v_ids bytea[] := array(select x.id from unnest(p_endings) x);
     v_followed mainspring_stored.ended_v1[];
+    v_joins bytea[];
     v_worker text;
     v_freed text[];
     v_left text[];
-    v_schedules text[];
     v_woken text[] := '{}';
 begin
     with gone as (
         delete from mainspring_stored.jobs j using unnest(p_endings) x where j.id = any(array[x.id])
-        returning j.*, x.state as final, x.reason, x.result, x.error, x.label, x.note, coalesce(x.refund, 0) as refund
+        returning j.*, x.state as final, x.reason, x.result, x.error, x.label, x.note, coalesce(x.refund, 0) as refund,
+            x.ran
     ), buried as (
         insert into mainspring_stored.dead (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, followed, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets, costs,
-            schedule
+            queue, home, lane, record, worker, started, ran, result, error, expires, keep, drop_at, key, reason, note, label,
+            buckets, costs
         )
         select seq, token, enqueued, p_now, priority, attempt - refund, epoch, crashes, crash_limit, followed, early, id, final,
-            task, queue, home, lane, record, worker, started, result, error, expires, keep, key, reason, note, label, buckets,
-            costs, schedule
+            task, queue, home, lane, record, worker, started, ran, result, error, expires, keep,
+            case when keep = 4503599627370496 then p_now + keep end, key, reason, note, label, buckets, costs
         from gone where final = 'dead'
     ), kept as (
         insert into mainspring_stored.finished (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, followed, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, reason, note, buckets, costs,
-            schedule
+            queue, home, lane, record, worker, started, ran, result, error, expires, keep, drop_at, key, reason, note, buckets, costs
         )
         select seq, token, enqueued, p_now, priority, attempt - refund, epoch, crashes, crash_limit, followed, early, id, final,
-            task, queue, home, lane, record, worker, started, result, error, expires, keep,
-            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, reason, note, buckets, costs, schedule
+            task, queue, home, lane, record, worker, started, ran, result, error, expires, keep,
+            case when keep is not null then p_now + least(keep, 4611686018427387904) end, key, reason, note, buckets, costs
         from gone where final <> 'dead'
     )
-    select array_agg(row(id, epoch, final)::mainspring_stored.ended_v1) filter (where followed > 0),
+    select array_agg(row(id, epoch, final)::mainspring_stored.ended_v1) filter (where followed & 3 > 0),
+        array_agg(id) filter (where followed & 4 > 0),
         max(worker) filter (where state = 'running' and buckets is not null),
         (select array_agg(b.name) from gone g cross join unnest(g.buckets) as b(name) where g.state = 'running'),
-        array_agg(distinct lane) filter (where state = 'ready' and buckets is not null),
-        array_agg(distinct schedule) filter (where final = 'succeeded' and schedule is not null)
-    into v_followed, v_worker, v_freed, v_left, v_schedules from gone;
+        array_agg(distinct lane) filter (where state = 'ready' and buckets is not null)
+    into v_followed, v_joins, v_worker, v_freed, v_left from gone;
     if v_freed is not null then
         perform mainspring_stored.release_uses_v1(v_worker, v_freed);
     end if;
@@ -2937,18 +3508,13 @@ begin
         perform mainspring_stored.recheck_left_lanes_v1(v_left);
     end if;
     delete from mainspring_stored.edges where child = any(v_ids);
+    if v_joins is not null then
+        perform mainspring_stored.end_joins_v1(v_joins, p_counted, p_now);
+    end if;
     if v_followed is not null then
         v_woken := mainspring_stored.enqueue_follow_ups_v1(v_followed, p_now);
     end if;
-    return (v_ids, null::bigint[], v_woken, v_schedules);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.names_breaker_v1(p_names text[]) RETURNS boolean
-    LANGUAGE plpgsql IMMUTABLE
-    AS $$
-begin
-    return strpos(array_to_string(p_names, '=') || '=', ':breaker' || '=') > 0;
+    return (v_ids, null::bigint[], v_woken, null::boolean);
 end
 $$;
 
@@ -2957,46 +3523,43 @@ CREATE FUNCTION mainspring_stored.next_fair_rows_v1(p_lane_sets text[], p_size i
     AS $$
 begin
     return array(
-        select x.id from unnest(p_lane_sets) as g(lane_set) cross join lateral (
+        select x.id from mainspring_stored.list_levels_v1(p_lane_sets) v cross join lateral (
             select l.id, l.priority, l.vtime, l.seq from mainspring_stored.keyed_lanes l
-            where l.waits_for is null and l.vtime is not null and l.lane_set = g.lane_set and l.id <> all(p_examined)
-            order by l.priority desc, l.vtime, l.seq limit p_size
-        ) x order by x.priority desc, x.vtime, x.seq limit p_size
+            where l.waits_for is null and l.vtime is not null and l.lane_set = v.lane_set and l.priority = v.priority
+                and l.id <> all(p_examined)
+            order by l.vtime, l.seq limit p_size
+        ) x
+        order by max(mainspring_stored.order_key_v1(x.seq, x.priority)) over (partition by x.priority order by x.vtime, x.seq),
+            x.vtime, x.seq
+        limit p_size
     );
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.next_lane_rows_v1(p_lane_sets text[], p_size integer, p_age boolean, p_examined bigint[]) RETURNS bigint[]
+CREATE FUNCTION mainspring_stored.next_lane_rows_v1(p_lane_sets text[], p_size integer, p_examined bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
 begin
-    if p_age then
-        return array(
-            with recursive levels as (
-                select g.lane_set, n.priority from unnest(p_lane_sets) as g(lane_set) cross join lateral (
-                    select l.priority from mainspring_stored.keyed_lanes l where l.waits_for is null and l.lane_set = g.lane_set
-                    order by l.priority desc limit 1
-                ) n
-                union all
-                select v.lane_set, n.priority from levels v cross join lateral (
-                    select l.priority from mainspring_stored.keyed_lanes l
-                        where l.waits_for is null and l.lane_set = v.lane_set and l.priority < v.priority
-                    order by l.priority desc limit 1
-                ) n
-            )
-            select x.id from levels v cross join lateral (
-                select l.id, l.seq from mainspring_stored.keyed_lanes l
-                where l.waits_for is null and l.lane_set = v.lane_set and l.priority = v.priority and l.id <> all(p_examined)
-                order by l.seq limit p_size
-            ) x order by x.seq limit p_size
-        );
-    end if;
     return array(
-        select x.id from unnest(p_lane_sets) as g(lane_set) cross join lateral (
-            select l.id, l.priority, l.seq from mainspring_stored.keyed_lanes l
-            where l.waits_for is null and l.lane_set = g.lane_set and l.id <> all(p_examined)
-            order by l.priority desc, l.seq limit p_size
-        ) x order by x.priority desc, x.seq limit p_size
+        select x.id from mainspring_stored.list_levels_v1(p_lane_sets) v cross join lateral (
+            select l.id, mainspring_stored.order_key_v1(l.seq, l.priority) as key from mainspring_stored.keyed_lanes l
+            where l.waits_for is null and l.lane_set = v.lane_set and l.priority = v.priority and l.id <> all(p_examined)
+            order by l.seq limit p_size
+        ) x order by x.key, x.id limit p_size
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.next_promotion_v1() RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return least(
+        (select j.due from mainspring_stored.jobs j where j.state in ('scheduled', 'retrying') order by j.due limit 1),
+        (select j.expires from mainspring_stored.jobs j where j.expires is not null and j.state <> 'running'
+         order by j.expires limit 1),
+        (select l.recheck_at from mainspring_stored.keyed_lanes l where l.recheck_at is not null order by l.recheck_at limit 1),
+        (select w.at from mainspring_stored.flow_work w order by w.at limit 1)
     );
 end
 $$;
@@ -3056,25 +3619,6 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.note_success_v1(p_names text[], p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_dependents text[] := mainspring_stored.lock_dependents_v1(array(select l.schedule from mainspring_stored.dependencies l
-        where l.after = any(p_names)));
-begin
-    if cardinality(v_dependents) = 0 then
-        return '{}';
-    end if;
-    update mainspring_stored.dependencies l set noted = true
-    where l.schedule = any(v_dependents) and l.after = any(p_names) and not l.noted and not exists (
-        select 1 from mainspring_stored.dependents p join mainspring_stored.jobs j on j.id = any(array[p.released])
-        where p.name = l.schedule and j.token = p.token and (j.expires is null or j.expires > p_now)
-    );
-    return mainspring_stored.release_next_v1(v_dependents, '{}', p_now);
-end
-$$;
-
 CREATE FUNCTION mainspring_stored.note_time_v1(p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -3095,24 +3639,69 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.note_unreleased_v1(p_ends mainspring_stored.parent_end_v1[], p_now bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+    insert into mainspring_stored.flow_work (id, work, how, at)
+    select x.id, 'release', x.how, p_now
+    from unnest(p_ends) x join mainspring_stored.joins o on o.id = any(array[x.id])
+    where x.how in ('succeeded', 'cancelled', 'bypassed')
+        and exists (select 1 from mainspring_stored.edges e where e.parent = any(array[x.id]))
+    on conflict do nothing;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.now_v1(p_now bigint) RETURNS bigint
     LANGUAGE sql
     AS $$
     select coalesce(p_now, (extract(epoch from clock_timestamp()) * 1000000)::bigint)
 $$;
 
-CREATE FUNCTION mainspring_stored.pick_limited_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_oldest integer, p_max_scarce integer, p_locked text[], p_shared text[], p_skipped text[], p_now bigint) RETURNS mainspring_stored.picked_v1
+CREATE FUNCTION mainspring_stored.order_key_v1(p_seq bigint, p_priority integer) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select p_seq - p_priority * 3600000000
+$$;
+
+CREATE FUNCTION mainspring_stored.passes_over_v1(p_lanes mainspring_stored.lane_v1[], p_n bigint, p_worker text, p_number bigint, p_now bigint) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
 declare
-    v_reply mainspring_stored.picked_v1 := row('{}', '{}', '{}', p_locked, false);
+    v_capacities mainspring_stored.capacity_v1[] := mainspring_stored.read_capacities_v1(mainspring_stored.list_unkeyed_v1(p_lanes, '{}'), p_now);
+    v_plentiful text[] := array(select r.name from unnest(v_capacities) r where mainspring_stored.compute_headroom_v1(r) > 0);
+    v_full text[] := array(select r.name from unnest(v_capacities) r where r.available <= 0);
+    v_claimable text[] := array(select l.lane from unnest(mainspring_stored.claimable_ahead_v1(p_lanes, v_plentiful)) l);
+    v_last bigint;
+begin
+    select max(mainspring_stored.order_key_v1(j.seq, j.priority)) into v_last from mainspring_stored.jobs j
+    where j.state = 'running' and j.worker = p_worker and j.turn = p_number having count(*) >= p_n;
+    return exists (
+        select 1 from unnest(p_lanes) l cross join lateral (
+            (select j.seq, j.priority from mainspring_stored.jobs j
+                where not l.keyed and j.state = 'ready' and j.lane = l.lane and (j.expires is null or j.expires > p_now)
+                order by j.priority desc, j.seq limit 1)
+            union all
+            (select k.seq, k.priority from mainspring_stored.keyed_lanes k
+                where l.keyed and k.waits_for is null and k.lane_set = l.lane order by k.priority desc, k.seq limit 1)
+        ) h
+        where l.lane <> all(v_claimable) and not l.buckets && v_full
+            and coalesce(mainspring_stored.order_key_v1(h.seq, h.priority) < v_last, true)
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.pick_limited_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_ahead boolean, p_locked text[], p_shared text[], p_skipped text[], p_now bigint) RETURNS mainspring_stored.picked_v1
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_reply mainspring_stored.picked_v1 := row('{}', '{}', p_locked, false);
     v_late text[] := array(
         select distinct g.name from unnest(p_lanes) l cross join unnest(l.buckets) as g(name)
         where g.name <> all(p_locked || p_shared || p_skipped)
     );
     v_names text[] := '{}';
     v_available bigint[] := '{}';
-    v_headroom bigint[] := '{}';
     v_cap bigint[] := '{}';
     v_unit bigint[] := '{}';
     v_new mainspring_stored.capacity_v1;
@@ -3124,15 +3713,12 @@ declare
     v_all boolean;
     v_queue text;
     v_examined mainspring_stored.examined_v1;
-    v_age boolean;
     v_most integer;
-    v_free integer;
     v_chosen bytea[];
     v_got bytea[];
     v_stuck_lanes text[];
     v_head record;
     v_fits boolean;
-    v_is_scarce boolean;
     v_at integer;
     v_use bigint;
 begin
@@ -3142,8 +3728,7 @@ begin
     end if;
     foreach v_new in array mainspring_stored.read_capacities_v1(v_reply.locked || p_shared, p_now) loop
         v_names := v_names || v_new.name;
-        v_available := v_available || v_new.available;
-        v_headroom := v_headroom || mainspring_stored.compute_headroom_v1(v_new);
+        v_available := v_available || case when p_ahead then mainspring_stored.compute_headroom_v1(v_new) else v_new.available end;
         v_cap := v_cap || v_new.cap;
         v_unit := v_unit || v_new.unit;
     end loop;
@@ -3159,204 +3744,220 @@ begin
     if cardinality(v_fair) > 0 then
         null;
     elsif cardinality(v_lane_sets) = 0 and not exists (select 1 from unnest(v_lanes) l where l.buckets is not null) then
-        v_reply.ids := mainspring_stored.pick_v1(v_lanes, p_n, p_oldest, p_now);
+        v_reply.ids := mainspring_stored.pick_v1(v_lanes, p_n, p_now);
         return v_reply;
-    elsif cardinality(v_lane_sets) = 0 and cardinality(v_lanes) = 1 and v_lanes[1].costs is null and (
-        p_oldest = 0 or mainspring_stored.has_one_priority_v1(v_lanes[1].lane, v_lanes[1].priority)
-    ) then
-        -- One lane: all that it has capacity for in one statement, unless a job has costs.
-        select least(p_n, greatest(0, min(v_headroom[a.at]))), least(p_n, min(v_available[a.at])) into v_free, v_most
-        from unnest(v_lanes[1].buckets) as g(name) cross join lateral (select array_position(v_names, g.name) as at) a;
+    elsif cardinality(v_lane_sets) = 0 and cardinality(v_lanes) = 1 and v_lanes[1].costs is null
+        and mainspring_stored.find_other_key_v1(v_lanes[1].lane, v_lanes[1].priority) is null
+    then
+        -- One lane and one priority: all that it has capacity for in one statement, unless a job has costs.
+        select least(p_n, min(v_available[array_position(v_names, g.name)])) into v_most
+        from unnest(v_lanes[1].buckets) as g(name);
         with locked as (
-            select j.id, j.priority, j.seq, j.costs from mainspring_stored.jobs j
-            where j.state = 'ready' and j.lane = v_lanes[1].lane and (j.expires is null or j.expires > p_now)
-            order by j.priority desc, j.seq limit least(v_most, v_free + p_max_scarce) for update skip locked
+            select j.id, j.seq, j.costs from mainspring_stored.jobs j
+            where j.state = 'ready' and j.lane = v_lanes[1].lane and j.priority = v_lanes[1].priority
+                and (j.expires is null or j.expires > p_now)
+            order by j.seq limit v_most for update skip locked
         )
-        select coalesce(array_agg(l.id order by l.priority desc, l.seq), '{}'), count(l.costs) into v_got, v_most from locked l;
+        select coalesce(array_agg(l.id order by l.seq), '{}'), count(l.costs) into v_got, v_most from locked l;
         if v_most = 0 then
             v_reply.ids := v_got;
-            v_reply.scarce := v_got[v_free + 1:];
             return v_reply;
         end if;
     end if;
-    foreach v_age in array case when p_oldest > 0 then array[true, false] else array[false] end loop
-        v_most := case when v_age then least(p_n, p_oldest) else p_n end - cardinality(v_reply.ids);
-        continue when v_most <= 0;
-        if cardinality(v_lane_sets) > 0 and cardinality(v_reply.scarce) < p_max_scarce then
-            v_examined := mainspring_stored.examine_lane_rows_v1(
-                v_lane_sets, least(v_most, p_max_scarce - cardinality(v_reply.scarce)), v_age, v_reply.examined,
-                    v_reply.locked, array(
-                    select u.name from unnest(v_names, v_available) as u(name, available) where u.available <= 0
-                ), p_now
-            );
-            foreach v_new in array v_examined.capacities loop
-                v_names := v_names || v_new.name;
-                v_available := v_available || v_new.available;
-                v_headroom := v_headroom || mainspring_stored.compute_headroom_v1(v_new);
-                v_cap := v_cap || v_new.cap;
-                v_unit := v_unit || v_new.unit;
-            end loop;
-            v_rows := v_rows || v_examined.eligible;
-            v_reply.examined := v_examined.examined;
-            v_reply.locked := v_examined.locked;
-            v_reply.more := v_reply.more or v_examined.more;
-        end if;
-        for v_queue in select distinct split_part(g.lane_set, '/', 1) from unnest(v_fair) as g(lane_set) loop
-            v_examined := mainspring_stored.examine_lane_rows_v1(
-                array(
-                    select g.lane_set from unnest(v_fair) as g(lane_set)
-                    where split_part(g.lane_set, '/', 1) = v_queue
-                        and (mainspring_stored.is_unlimited_fair_set_v1(g.lane_set) or cardinality(v_reply.scarce) < p_max_scarce)
-                ), v_most, v_age, v_reply.examined, v_reply.locked, array(
-                    select u.name from unnest(v_names, v_available) as u(name, available) where u.available <= 0
-                ), p_now, true
-            );
-            foreach v_new in array v_examined.capacities loop
-                v_names := v_names || v_new.name;
-                v_available := v_available || v_new.available;
-                v_headroom := v_headroom || mainspring_stored.compute_headroom_v1(v_new);
-                v_cap := v_cap || v_new.cap;
-                v_unit := v_unit || v_new.unit;
-            end loop;
-            v_fair_rows := v_fair_rows || v_examined.eligible;
-            v_reply.examined := v_examined.examined;
-            v_reply.locked := v_examined.locked;
-            v_reply.more := v_reply.more or v_examined.more;
-        end loop;
-        v_chosen := '{}';
-        v_stuck_lanes := '{}';
-        v_all := false;
-        <<again>>
-        loop
-            for v_head in select * from (
-                select *, 0::bigint as nth from mainspring_stored.find_heads_v1(v_lanes, v_rows, p_n, v_age, v_names, v_available, p_now)
-                union all
-                select * from mainspring_stored.find_fair_heads_v1(v_fair_rows, p_n, v_age, v_all, v_names, v_available, p_now)
-            ) h order by case when v_age then 0 else -h.priority end, h.seq, h.nth loop
-                exit again when cardinality(v_chosen) >= v_most;
-                continue when v_head.lane = any(v_stuck_lanes) or v_head.id = any(v_reply.ids) or v_head.id = any(v_chosen);
-                v_fits := true;
-                v_is_scarce := v_head.keyed and coalesce(cardinality(v_head.buckets), 0) > 0;
-                if v_head.costs is not null and v_head.buckets && p_shared then
-                    -- What the sharing turns claim is not known: the buckets are locked exclusively when this job is
-                    -- the first of its lane.
-                    v_reply.more := true;
-                    v_stuck_lanes := v_stuck_lanes || v_head.lane;
-                    continue;
-                end if;
-                for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
-                    v_at := array_position(v_names, v_head.buckets[v_n]);
-                    v_fits := coalesce(
-                        v_available[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false
-                    );
-                    exit when not v_fits;
-                    v_is_scarce := v_is_scarce or v_headroom[v_at] < case when v_unit[v_at] = 0 then 1
-                        else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
-                end loop;
-                if (v_is_scarce or not v_fits) and cardinality(v_reply.scarce) >= p_max_scarce then
-                    -- No job overtakes in a lane, even if a cheaper job behind it would not be scarce.
-                    v_stuck_lanes := v_stuck_lanes || v_head.lane;
-                    continue;
-                end if;
-                if not v_fits then
-                    v_stuck_lanes := v_stuck_lanes || v_head.lane;
-                    -- Its lane will wait: there may be other lanes behind the examined rows.
-                    v_reply.more := v_reply.more or v_head.keyed
-                        and coalesce(v_available[v_at] > 0 or strpos(v_names[v_at], '=') > 0, true);
-                    continue;
-                end if;
-                for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
-                    v_at := array_position(v_names, v_head.buckets[v_n]);
-                    v_use := case when v_unit[v_at] = 0 then 1 else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
-                    v_available[v_at] := v_available[v_at] - v_use;
-                    v_headroom[v_at] := v_headroom[v_at] - v_use;
-                end loop;
-                v_chosen := v_chosen || v_head.id;
-                v_reply.scarce := v_reply.scarce || array(select v_head.id where v_is_scarce);
-            end loop;
-            -- The share of a key that has fewer jobs, or no capacity for them, goes to the others.
-            exit again when v_all or cardinality(v_fair_rows) = 0 or cardinality(v_chosen) >= v_most;
-            v_all := true;
-        end loop;
-        v_got := array(
-            select j.id from mainspring_stored.jobs j where j.id = any(v_chosen) and j.state || '' = 'ready' for update skip locked
+    if cardinality(v_lane_sets) > 0 then
+        v_examined := mainspring_stored.examine_lane_rows_v1(
+            v_lane_sets, p_n, v_reply.examined, v_reply.locked, array(
+                select u.name from unnest(v_names, v_available) as u(name, available) where u.available <= 0
+            ), p_now
         );
-        if cardinality(v_got) < cardinality(v_chosen) then
-            -- Other turns were quicker: skip the rows that they have locked in lanes without limits; the rest is for
-            -- the next turn.
-            v_reply.more := true;
-            for v_head in select l.lane from unnest(v_lanes) l where l.buckets is null and not v_age loop
-                v_got := v_got || array(
-                    select j.id from mainspring_stored.jobs j
-                    where j.state = 'ready' and j.lane = v_head.lane and (j.expires is null or j.expires > p_now)
-                        and j.id <> all(v_reply.ids || v_got)
-                    order by j.priority desc, j.seq limit v_most - cardinality(v_got) for update skip locked
-                );
-            end loop;
-        end if;
-        if cardinality(v_fair_rows) > 0 then
-            perform mainspring_stored.charge_fair_lanes_v1(v_got, v_age);
-        end if;
-        v_reply.ids := v_reply.ids || array(
-            select j.id from mainspring_stored.jobs j where j.id = any(v_got)
-            order by case when v_age then 0 else -j.priority end,
-                case when cardinality(v_fair_rows) > 0 then array_position(v_chosen, j.id) else 0 end, j.seq
+        foreach v_new in array v_examined.capacities loop
+            v_names := v_names || v_new.name;
+            v_available := v_available || v_new.available;
+            v_cap := v_cap || v_new.cap;
+            v_unit := v_unit || v_new.unit;
+        end loop;
+        v_rows := v_rows || v_examined.eligible;
+        v_reply.examined := v_examined.examined;
+        v_reply.locked := v_examined.locked;
+        v_reply.more := v_reply.more or v_examined.more;
+    end if;
+    for v_queue in select distinct split_part(g.lane_set, '/', 1) from unnest(v_fair) as g(lane_set) loop
+        v_examined := mainspring_stored.examine_lane_rows_v1(
+            array(
+                select g.lane_set from unnest(v_fair) as g(lane_set) where split_part(g.lane_set, '/', 1) = v_queue
+            ), p_n, v_reply.examined, v_reply.locked, array(
+                select u.name from unnest(v_names, v_available) as u(name, available) where u.available <= 0
+            ), p_now, true
         );
+        foreach v_new in array v_examined.capacities loop
+            v_names := v_names || v_new.name;
+            v_available := v_available || v_new.available;
+            v_cap := v_cap || v_new.cap;
+            v_unit := v_unit || v_new.unit;
+        end loop;
+        v_fair_rows := v_fair_rows || v_examined.eligible;
+        v_reply.examined := v_examined.examined;
+        v_reply.locked := v_examined.locked;
+        v_reply.more := v_reply.more or v_examined.more;
     end loop;
+    v_chosen := '{}';
+    v_stuck_lanes := '{}';
+    v_all := false;
+    <<again>>
+    loop
+        for v_head in select * from (
+            select *, 0::bigint as nth from mainspring_stored.find_heads_v1(v_lanes, v_rows, p_n, v_names, v_available, p_now)
+            union all
+            select * from mainspring_stored.find_fair_heads_v1(v_fair_rows, p_n, v_all, v_names, v_available, p_now)
+        ) h order by mainspring_stored.order_key_v1(h.seq, h.priority), h.seq, h.nth loop
+            exit again when cardinality(v_chosen) >= p_n;
+            if v_head.id = any(v_chosen) then
+                -- Two rows of one lane: there may be other lanes behind the examined rows.
+                v_reply.more := v_reply.more or (v_head.keyed and v_head.nth = 0);
+                continue;
+            end if;
+            continue when v_head.lane = any(v_stuck_lanes);
+            v_fits := true;
+            if v_head.costs is not null and v_head.buckets && p_shared then
+                -- What the sharing turns claim is not known: the buckets are locked exclusively when this job is
+                -- the first of its lane.
+                v_reply.more := true;
+                v_stuck_lanes := v_stuck_lanes || v_head.lane;
+                continue;
+            end if;
+            for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
+                v_at := array_position(v_names, v_head.buckets[v_n]);
+                v_fits := coalesce(
+                    v_available[v_at] >= greatest(1, least(coalesce(v_head.costs[v_n], 1), v_cap[v_at])), false
+                );
+                exit when not v_fits;
+            end loop;
+            if not v_fits then
+                v_stuck_lanes := v_stuck_lanes || v_head.lane;
+                -- Its lane will wait: there may be other lanes behind the examined rows.
+                v_reply.more := v_reply.more or v_head.keyed
+                    and coalesce(v_available[v_at] > 0 or strpos(v_names[v_at], '=') > 0, true);
+                continue;
+            end if;
+            for v_n in 1 .. coalesce(cardinality(v_head.buckets), 0) loop
+                v_at := array_position(v_names, v_head.buckets[v_n]);
+                v_use := case when v_unit[v_at] = 0 then 1 else least(coalesce(v_head.costs[v_n], 1), v_unit[v_at]) end;
+                v_available[v_at] := v_available[v_at] - v_use;
+            end loop;
+            v_chosen := v_chosen || v_head.id;
+        end loop;
+        -- The share of a key that has fewer jobs, or no capacity for them, goes to the others.
+        exit again when v_all or cardinality(v_fair_rows) = 0 or cardinality(v_chosen) >= p_n;
+        v_all := true;
+    end loop;
+    v_got := array(
+        select j.id from mainspring_stored.jobs j where j.id = any(v_chosen) and j.state || '' = 'ready' for update skip locked
+    );
+    if cardinality(v_got) < cardinality(v_chosen) then
+        -- Other turns were quicker: skip the rows that they have locked in lanes without limits; the rest is for
+        -- the next turn.
+        v_reply.more := true;
+        for v_head in select l.lane from unnest(v_lanes) l where l.buckets is null loop
+            v_got := v_got || array(
+                select j.id from mainspring_stored.jobs j
+                where j.state = 'ready' and j.lane = v_head.lane and (j.expires is null or j.expires > p_now)
+                    and j.id <> all(v_got)
+                order by j.priority desc, j.seq limit p_n - cardinality(v_got) for update skip locked
+            );
+        end loop;
+    end if;
+    if cardinality(v_fair_rows) > 0 then
+        perform mainspring_stored.charge_fair_lanes_v1(v_got);
+    end if;
+    v_reply.ids := array(
+        select j.id from mainspring_stored.jobs j where j.id = any(v_got)
+        order by case when cardinality(v_fair_rows) > 0 then array_position(v_chosen, j.id) else 0 end,
+            mainspring_stored.order_key_v1(j.seq, j.priority), j.seq
+    );
     return v_reply;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.pick_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_oldest integer, p_now bigint) RETURNS bytea[]
+CREATE FUNCTION mainspring_stored.pick_v1(p_lanes mainspring_stored.lane_v1[], p_n integer, p_now bigint) RETURNS bytea[]
     LANGUAGE plpgsql
     AS $$
 declare
-    v_head record;
     v_lane mainspring_stored.lane_v1;
-    v_chosen bytea[] := '{}';
-    v_contended boolean;
-    v_picked bytea[] := '{}';
-    v_rest bytea[] := '{}';
+    v_chosen bytea[] := array(select h.id from mainspring_stored.find_lane_heads_v1(p_lanes, p_n, p_now) h limit p_n);
+    v_picked bytea[] := array(
+        select j.id from mainspring_stored.jobs j where j.id = any(v_chosen) and j.state || '' = 'ready' for update skip locked
+    );
 begin
-    if p_oldest > 0 then
-        for v_head in
-            select * from mainspring_stored.find_oldest_heads_v1(p_lanes, least(p_n, p_oldest), p_now)
-        loop
-            exit when cardinality(v_picked) >= least(p_n, p_oldest);
+    if cardinality(v_picked) < cardinality(v_chosen) then
+        -- Other turns were quicker: go lane by lane and skip the rows that they have locked.
+        foreach v_lane in array p_lanes loop
+            exit when cardinality(v_picked) >= p_n;
             v_picked := v_picked || array(
-                select j.id from mainspring_stored.jobs j where j.id = v_head.id and j.state || '' = 'ready' for update skip locked
+                select j.id from mainspring_stored.jobs j
+                where j.state = 'ready' and j.lane = v_lane.lane and (j.expires is null or j.expires > p_now)
+                    and j.id <> all(v_picked)
+                order by j.priority desc, j.seq limit p_n - cardinality(v_picked) for update skip locked
             );
         end loop;
     end if;
+    return array(
+        select j.id from mainspring_stored.jobs j where j.id = any(v_picked)
+        order by mainspring_stored.order_key_v1(j.seq, j.priority), j.seq
+    );
+end
+$$;
 
-    if cardinality(p_lanes) > 1 and cardinality(v_picked) < p_n then
-        v_chosen := array(
-            select h.id from unnest(p_lanes) l cross join lateral (
-                select j.id, j.priority, j.seq from mainspring_stored.jobs j
-                where j.state = 'ready' and j.lane = l.lane and (j.expires is null or j.expires > p_now)
-                    and j.id <> all(v_picked)
-                order by j.priority desc, j.seq limit p_n
-            ) h order by h.priority desc, h.seq limit p_n - cardinality(v_picked)
-        );
-        v_rest := array(
-            select j.id from mainspring_stored.jobs j where j.id = any(v_chosen) and j.state || '' = 'ready' for update skip locked
-        );
-    end if;
+CREATE FUNCTION mainspring_stored.place_retried_v1(p_id bytea[], p_take boolean[], p_revived bytea[], p_child_at integer[], p_parent bytea[], p_policy text[], p_before_at integer[], p_before bytea[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_waits mainspring_stored.waits_v1 := mainspring_stored.wait_for_parents_v1(
+        p_id, p_take, p_child_at, p_parent, '{}', p_policy, '{}'
+    );
+    v_before_at integer[];
+    v_before bytea[];
+begin
+    delete from mainspring_stored.flow_work w where w.id = any(p_revived);
+    update mainspring_stored.joins o set total = o.succeeded + o.bypassed, dead = 0, cancelled = 0, open = false
+    where o.id = any(p_revived);
+    insert into mainspring_stored.edges (parent, child, policy) select u.id, u.id, 'hold' from unnest(p_revived) as u(id);
+    update mainspring_stored.jobs j set deps = j.deps + e.n
+    from (
+        select p_id[u.at] as child, count(*)::integer as n from unnest(v_waits.edge_at) as u(at) where p_take[u.at] group by 1
+    ) e
+    where j.id = any(array[e.child]);
+    select coalesce(array_agg(b.at), '{}'), coalesce(array_agg(b.child), '{}') into v_before_at, v_before
+    from unnest(p_before_at, p_before) as b(at, child)
+    join mainspring_stored.jobs j on j.id = any(array[b.child]) and j.state || '' = 'blocked';
+    return mainspring_stored.add_edges_v1(p_id, p_take, v_waits, '{}', '{}', '{}', v_before_at, v_before, p_now)
+        || mainspring_stored.release_v1(p_revived, p_now);
+end
+$$;
 
-    -- One lane only, or other turns were quicker: go lane by lane and skip the rows that they have locked.
-    v_contended := cardinality(p_lanes) = 1 or cardinality(v_rest) < cardinality(v_chosen);
-    foreach v_lane in array p_lanes loop
-        exit when not v_contended or cardinality(v_picked) + cardinality(v_rest) >= p_n;
-        v_rest := v_rest || array(
-            select j.id from mainspring_stored.jobs j
-            where j.state = 'ready' and j.lane = v_lane.lane and (j.expires is null or j.expires > p_now)
-                and j.id <> all(v_picked || v_rest)
-            order by j.priority desc, j.seq limit p_n - cardinality(v_picked) - cardinality(v_rest) for update skip locked
-        );
-    end loop;
-
-    return v_picked || array(
-        select j.id from mainspring_stored.jobs j where j.id = any(v_rest) order by j.priority desc, j.seq
+CREATE FUNCTION mainspring_stored.plan_take_back_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint) RETURNS mainspring_stored.taken_back_v1[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_held integer := (select count(*) from mainspring_stored.jobs j where j.worker = p_worker and j.state = 'running');
+    v_blamed integer := (
+        select coalesce(min(mainspring_stored.guilt_v1(j.crashes, j.crash_limit)), 0) from mainspring_stored.jobs j
+        where j.worker = p_worker and j.state = 'running' and j.crashes > 0
+    );
+begin
+    return array(
+        select case
+            when j.ordered is not null then row(j.id, 'cancelled', 'by_user', c.charged, null)::mainspring_stored.taken_back_v1
+            when j.early or c.charged and c.named and j.crashes + 1 >= j.crash_limit
+                then row(j.id, 'dead', 'crashed', c.charged, null)::mainspring_stored.taken_back_v1
+            when c.charged and c.delay > 0 then row(j.id, 'retrying', null, true, p_now + c.delay)::mainspring_stored.taken_back_v1
+            else row(j.id, 'ready', null, c.charged, null)::mainspring_stored.taken_back_v1 end
+        from mainspring_stored.jobs j cross join lateral (
+            select p_cause = 'crashed' and mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = v_blamed as charged,
+                mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = 2 or v_held = 1 as named,
+                p_delays[least(j.crashes + 1, cardinality(p_delays))] as delay
+        ) c
+        where j.worker = p_worker and j.state = 'running'
+        order by j.seq
     );
 end
 $$;
@@ -3395,14 +3996,16 @@ declare
 begin
     perform mainspring_stored.guard_v1();
     perform mainspring_stored.note_time_v1(v_now);
+    perform mainspring_stored.follow_clock_v1(v_now);
     v_expired := array(
         select j.id from mainspring_stored.jobs j where j.expires is not null and j.state <> 'running' and j.expires <= v_now
         order by j.expires limit p_limit for update skip locked
     );
     v_woken := mainspring_stored.finish_v1(
-        array(select row(x.id, 'cancelled', 'expired', null, null, null, null, 0)::mainspring_stored.ending_v1
+        array(select row(x.id, 'cancelled', 'expired', null, null, null, null, 0, null)::mainspring_stored.ending_v1
             from unnest(v_expired) x(id)), v_now
     );
+    v_woken := v_woken || mainspring_stored.advance_flows_v1(p_limit, v_now);
     v_due := array(
         select j.id from mainspring_stored.jobs j where j.state in ('scheduled', 'retrying') and j.due <= v_now
             and (j.expires is null or j.expires > v_now)
@@ -3423,9 +4026,6 @@ begin
     if cardinality(v_limited) > 0 then
         perform mainspring_stored.add_lane_rows_v1(v_limited, false);
     end if;
-    if exists (select 1 from mainspring_stored.dependency_rechecks) then
-        v_woken := v_woken || mainspring_stored.recheck_dependents_v1(p_limit, v_now);
-    end if;
     -- last: a transaction that has locked rows of lanes must not wait
     v_woken := v_woken || mainspring_stored.recheck_due_lanes_v1(p_limit, v_now);
     if exists (select 1 from mainspring_stored.rechecks) then
@@ -3433,13 +4033,7 @@ begin
         v_woken := v_woken || v_rechecked;
     end if;
     return query select v_now, cardinality(v_due), v_expired, v_queues, v_woken,
-        least(
-            case when v_more then v_now end,
-            (select j.due from mainspring_stored.jobs j where j.state in ('scheduled', 'retrying') order by j.due limit 1),
-            (select j.expires from mainspring_stored.jobs j where j.expires is not null and j.state <> 'running'
-             order by j.expires limit 1),
-            (select l.recheck_at from mainspring_stored.keyed_lanes l where l.recheck_at is not null order by l.recheck_at limit 1)
-        );
+        least(case when v_more then v_now end, mainspring_stored.next_promotion_v1());
 end
 $$;
 
@@ -3475,6 +4069,77 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.prune_ended_v1(p_limit integer, p_before bigint, p_dead_before bigint, p_now bigint, OUT candidates integer, OUT deleted integer, OUT woken text[]) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_ids bytea[];
+    v_dead bytea[];
+    v_gone bytea[];
+    v_roots bytea[];
+begin
+    select coalesce(array_agg(c.id), '{}'), array_agg(c.id) filter (where c.followed & 4 > 0) into v_ids, v_roots from (
+        (
+            select f.id, f.followed from mainspring_stored.finished f
+            where f.drop_at <= p_now and (f.followed & 4 = 0 or not mainspring_stored.is_flow_live_v1(f.id, p_limit))
+            order by f.drop_at limit p_limit
+        )
+        union all
+        (
+            select f.id, f.followed from mainspring_stored.finished f
+            where f.finished < p_before and f.drop_at is null
+                and (f.followed & 4 = 0 or not mainspring_stored.is_flow_live_v1(f.id, p_limit))
+            order by f.finished limit p_limit
+        )
+        limit p_limit
+    ) c;
+    if v_roots is not null then
+        v_gone := mainspring_stored.list_flow_jobs_v1(v_roots, p_limit, p_now);
+        if cardinality(v_gone) > 0 then
+            candidates := cardinality(v_gone);
+            select f.* into deleted, woken from mainspring_stored.prune_flow_jobs_v1(v_gone, p_now) f;
+            return;
+        end if;
+        v_roots := mainspring_stored.list_kept_roots_v1(v_roots);
+        v_ids := array(select u.id from unnest(v_ids) as u(id) where u.id <> all(v_roots));
+    end if;
+    v_dead := array(
+        select d.id from mainspring_stored.dead d where d.drop_at <= p_now order by d.drop_at limit p_limit - cardinality(v_ids)
+    );
+    v_dead := v_dead || array(
+        select d.id from mainspring_stored.dead d where d.finished < p_dead_before and d.drop_at is null
+        order by d.finished limit p_limit - cardinality(v_ids) - cardinality(v_dead)
+    );
+    candidates := cardinality(v_ids) + cardinality(v_dead);
+    deleted := 0;
+    woken := '{}';
+    if candidates = 0 then
+        return;
+    end if;
+    perform mainspring_stored.lock_keys_of_v1(v_ids || v_dead, false, p_now);
+    perform mainspring_stored.postpone_pruning_v1(v_ids, v_dead, p_now);
+    -- A new statement: a job may have been retried meanwhile, or have taken its key again.
+    with ended as (
+        delete from mainspring_stored.finished f
+        where f.id = any(v_ids) and (f.drop_at is null or f.drop_at <= p_now) and (
+            f.drop_at is not null and f.keep is not null or f.finished < p_before
+        )
+        returning f.id
+    ), buried as (
+        delete from mainspring_stored.dead d
+        where d.id = any(v_dead) and (d.drop_at is null or d.drop_at <= p_now) and d.finished < p_dead_before
+        returning d.id
+    )
+    select array(select id from ended union all select id from buried) into v_gone;
+    woken := mainspring_stored.resolve_pruned_v1(v_gone, p_now);
+    perform mainspring_stored.delete_details_v1(v_gone);
+    deleted := cardinality(v_gone);
+    -- Jobs whose window is over and that have a longer retention now than when their pruning was postponed.
+    update mainspring_stored.finished f set drop_at = null where f.id = any(v_ids) and f.drop_at <= p_now;
+    update mainspring_stored.dead d set drop_at = null where d.id = any(v_dead) and d.drop_at <= p_now;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.prune_fair_clocks_v1() RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -3482,6 +4147,25 @@ begin
     delete from mainspring_stored.fair_clocks c where not exists (
         select 1 from mainspring_stored.keyed_lanes l where l.lane >= c.queue || '/' and l.lane < c.queue || '0' and l.vtime is not null
     );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.prune_flow_jobs_v1(p_ids bytea[], p_now bigint, OUT deleted integer, OUT woken text[]) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_gone bytea[];
+begin
+    perform mainspring_stored.lock_keys_of_v1(p_ids, false, p_now);
+    with ended as (
+        delete from mainspring_stored.finished f where f.id = any(p_ids) returning f.id
+    ), buried as (
+        delete from mainspring_stored.dead d where d.id = any(p_ids) returning d.id
+    )
+    select array(select id from ended union all select id from buried) into v_gone;
+    woken := mainspring_stored.resolve_pruned_v1(v_gone, p_now);
+    perform mainspring_stored.delete_details_v1(v_gone);
+    deleted := cardinality(v_gone);
 end
 $$;
 
@@ -3545,7 +4229,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.prune_v1(p_limit integer, p_now bigint, p_keep bigint, p_keep_count integer, p_keep_at_least bigint, p_keep_dead bigint, p_keep_dead_count integer, p_keep_workers bigint) RETURNS integer
+CREATE FUNCTION mainspring_stored.prune_v1(p_limit integer, p_now bigint, p_keep bigint, p_keep_count integer, p_keep_at_least bigint, p_keep_dead bigint, p_keep_dead_count integer, p_keep_workers bigint, OUT deleted integer, OUT woken text[]) RETURNS record
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
@@ -3560,57 +4244,28 @@ declare
     v_young bigint := v_now - p_keep_at_least;
     v_before bigint;
     v_dead_before bigint;
-    v_ids bytea[];
-    v_dead bytea[];
-    v_gone bytea[];
-    v_n integer := 0;
+    v_found integer;
+    v_deleted integer;
+    v_woken text[];
 begin
     perform mainspring_stored.guard_v1();
+    deleted := 0;
+    woken := '{}';
     v_before := least(v_young, greatest(v_now - p_keep, case when p_keep_count <= 0 then v_now + 1 else (
         select f.finished from mainspring_stored.finished f where f.drop_at is null
             order by f.finished desc offset p_keep_count - 1 limit 1
     ) end));
     v_dead_before := least(v_young, greatest(v_now - p_keep_dead, case when p_keep_dead_count <= 0 then v_now + 1 else (
-        select d.finished from mainspring_stored.dead d order by d.finished desc offset p_keep_dead_count - 1 limit 1
+        select d.finished from mainspring_stored.dead d where d.drop_at is null or d.drop_at < 4503599627370496 order by d.finished desc offset p_keep_dead_count - 1 limit 1
     ) end));
     for v_round in 1 .. c_rounds loop
-        v_ids := array(select f.id from mainspring_stored.finished f where f.drop_at <= v_now order by f.drop_at limit p_limit - v_n);
-        v_ids := v_ids || array(
-            select f.id from mainspring_stored.finished f where f.finished < v_before and f.drop_at is null
-            order by f.finished limit p_limit - v_n - cardinality(v_ids)
-        );
-        v_dead := array(
-            select d.id from mainspring_stored.dead d where d.drop_at <= v_now
-            order by d.drop_at limit p_limit - v_n - cardinality(v_ids)
-        );
-        v_dead := v_dead || array(
-            select d.id from mainspring_stored.dead d where d.finished < v_dead_before and d.drop_at is null
-            order by d.finished limit p_limit - v_n - cardinality(v_ids) - cardinality(v_dead)
-        );
-        exit when cardinality(v_ids) + cardinality(v_dead) = 0;
-        perform mainspring_stored.lock_keys_of_v1(v_ids || v_dead, false, v_now);
-        perform mainspring_stored.postpone_pruning_v1(v_ids, v_dead, v_now);
-        -- A new statement: a job may have been retried meanwhile, or have taken its key again.
-        with ended as (
-            delete from mainspring_stored.finished f
-            where f.id = any(v_ids) and (f.drop_at is null or f.drop_at <= v_now) and (
-                f.drop_at is not null and f.keep is not null or f.finished < v_before
-            )
-            returning f.id
-        ), buried as (
-            delete from mainspring_stored.dead d
-            where d.id = any(v_dead) and (d.drop_at is null or d.drop_at <= v_now) and d.finished < v_dead_before
-            returning d.id
-        )
-        select array(select id from ended union all select id from buried) into v_gone;
-        perform mainspring_stored.delete_details_v1(v_gone);
-        v_n := v_n + cardinality(v_gone);
-        -- Jobs whose window is over and that have a longer retention now than when their pruning was postponed.
-        update mainspring_stored.finished f set drop_at = null where f.id = any(v_ids) and f.drop_at <= v_now;
-        update mainspring_stored.dead d set drop_at = null where d.id = any(v_dead) and d.drop_at <= v_now;
+        select e.* into v_found, v_deleted, v_woken
+        from mainspring_stored.prune_ended_v1(p_limit - deleted, v_before, v_dead_before, v_now) e;
+        exit when v_found = 0;
+        deleted := deleted + v_deleted;
+        woken := woken || v_woken;
     end loop;
     perform mainspring_stored.prune_others_v1(v_now, p_keep_workers);
-    return v_n;
 end
 $$;
 
@@ -3652,29 +4307,13 @@ $$;
 CREATE FUNCTION mainspring_stored.read_breaker_v1(p_name text, p_now bigint) RETURNS text
     LANGUAGE plpgsql
     AS $$
-declare
-    v_breaker mainspring_stored.breakers;
-    v_span bigint;
 begin
-    select * into v_breaker from mainspring_stored.breakers b where b.name = p_name;
-    if v_breaker.name is null then
-        return jsonb_build_object('name', p_name)::text;
-    elsif v_breaker.until = 0 then
-        v_span := (select l.span from mainspring_stored.limits l where l.name = p_name and l.share > 0);
-        if v_span is not null then
-            v_breaker := mainspring_stored.trim_window_v1(v_breaker, v_span, p_now);
-        end if;
-        return jsonb_build_object(
-            'name', p_name, 'failures', v_breaker.failures, 'calls', v_breaker.calls,
-            'error', case when v_breaker.failures > 0 then v_breaker.error else '' end
-        )::text;
-    end if;
-    return jsonb_build_object(
-        'name', p_name, 'failures', v_breaker.failures, 'calls', v_breaker.calls, 'opened', v_breaker.opened,
-        'state', case when v_breaker.until > p_now then 'open' else 'half_open' end,
-        'until', case when v_breaker.until < 4503599627370496 then v_breaker.until end,
-        'error', v_breaker.error, 'tripped', v_breaker.tripped
-    )::text;
+    return (
+        select json_build_array(p_now, l.name, coalesce(l.set_size, l.size), l.per, l.burst, l.share, l.span,
+            coalesce(b.rev, 0), coalesce(b.until, 0), coalesce(b.opened, 0), coalesce(b.doc, ''))::text
+        from mainspring_stored.limits l left join mainspring_stored.breakers b on b.name = l.name
+        where l.name = p_name and l.kind = 'breaker'
+    );
 end
 $$;
 
@@ -3744,7 +4383,8 @@ CREATE TABLE mainspring_stored.keyed_lanes (
     buckets text[] NOT NULL,
     waits_for text COLLATE pg_catalog."C",
     recheck_at bigint,
-    vtime double precision
+    vtime double precision,
+    step double precision
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
@@ -3788,24 +4428,6 @@ begin
     )
     select array(select distinct o.queue from opened o) into woken;
     more := exists (select 1 from mainspring_stored.rechecks);
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.recheck_dependents_v1(p_limit integer, p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_names text[];
-    v_linked text[];
-begin
-    with noted as (
-        delete from mainspring_stored.dependency_rechecks n
-        where n.ctid = any(array(select o.ctid from mainspring_stored.dependency_rechecks o limit p_limit for update skip locked))
-        returning n.schedule
-    )
-    select array(select distinct h.schedule from noted h) into v_names;
-    v_linked := mainspring_stored.lock_dependents_v1(v_names);
-    return mainspring_stored.release_next_v1(v_linked, '{}', p_now) || mainspring_stored.release_all_held_v1(v_names, v_linked, '{}', p_now);
 end
 $$;
 
@@ -3877,8 +4499,9 @@ begin
             order by l.priority desc limit 1
         ) n
     ), first as (
-        select f.id, v.places, row_number() over (partition by v.name, v.lane_set order by v.priority desc, f.seq) as nth,
-            row_number() over (partition by v.name, v.lane_set order by f.seq) as nth_by_age
+        select f.id, v.places, row_number() over (
+            partition by v.name, v.lane_set order by mainspring_stored.order_key_v1(f.seq, v.priority), f.id
+        ) as nth
         from levels v cross join lateral (
             select l.id, l.seq from mainspring_stored.keyed_lanes l where l.waits_for = v.name and l.lane_set = v.lane_set
                 and l.priority = v.priority
@@ -3886,7 +4509,7 @@ begin
         ) f
     )
     select coalesce(array_agg(f.id order by f.id), '{}') into v_lanes from first f
-    where f.nth <= f.places or f.nth_by_age <= f.places;
+    where f.nth <= f.places;
     perform 1 from unnest(v_lanes) as i(id) join mainspring_stored.keyed_lanes l on l.id = any(array[i.id]) for no key update of l;
     update mainspring_stored.keyed_lanes l set waits_for = null, recheck_at = null from unnest(v_lanes) as i(id)
         where l.id = any(array[i.id]);
@@ -3945,8 +4568,8 @@ begin
         return;
     end if;
     if p_cause is null then
-        insert into mainspring_stored.attempts (job, token, epoch, attempt, worker, started, ended, outcome, acked, error)
-        select j.id, j.token, j.epoch, j.attempt, j.worker, j.started, p_now, a.outcome, true, a.error
+        insert into mainspring_stored.attempts (job, token, epoch, attempt, worker, started, ended, ran, outcome, acked, error)
+        select j.id, j.token, j.epoch, j.attempt, j.worker, j.started, p_now, a.ran, a.outcome, true, a.error
         from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
         where j.id = any(p_ids)
         on conflict do nothing;
@@ -3981,19 +4604,6 @@ begin
     if v_rates is not null then
         perform mainspring_stored.charge_rates_v1(p_worker, v_rates, array_fill(p_n, array[cardinality(v_rates)]), v_times, p_now);
     end if;
-    if mainspring_stored.names_breaker_v1(p_names) then
-        perform mainspring_stored.begin_probes_v1(p_names, p_now);
-    end if;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.record_release_v1(p_schedule text, p_job bytea) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    update mainspring_stored.dependents p
-    set released = p_job, token = (select j.token from mainspring_stored.jobs j where j.id = any(array[p_job])) where p.name = p_schedule;
-    update mainspring_stored.dependencies l set noted = false where l.schedule = p_schedule and l.noted;
 end
 $$;
 
@@ -4019,82 +4629,38 @@ begin
     if v_names is not null then
         perform mainspring_stored.charge_rates_v1(p_worker, v_names, v_amounts, v_times, p_now);
     end if;
-    if mainspring_stored.names_breaker_v1(p_names) then
-        perform mainspring_stored.begin_probes_v1(p_names, p_now);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.refuse_missing_parents_v1(p_id bytea[], p_take boolean[], p_child_at integer[], p_parent bytea[], p_parent_at integer[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_child bytea;
+    v_missing bytea;
+begin
+    select p_id[e.at], e.parent into v_child, v_missing
+    from unnest(p_child_at, p_parent, p_parent_at) as e(at, parent, inside)
+    where p_take[e.at] and (e.parent = p_id[e.at] or not coalesce(p_take[e.inside], false))
+        and (e.parent = p_id[e.at] or not exists (select 1 from mainspring_stored.jobs j where j.id = any(array[e.parent])))
+        and not exists (select 1 from mainspring_stored.finished f where f.id = any(array[e.parent]))
+        and not exists (select 1 from mainspring_stored.dead d where d.id = any(array[e.parent]))
+    limit 1;
+    if v_missing is not null then
+        raise exception 'job % waits for job %, which does not exist', encode(v_child, 'hex')::uuid,
+            encode(v_missing, 'hex')::uuid
+            using errcode = 'MS001', hint = 'Enqueue the parent first or in the same batch; was it deleted or pruned?';
     end if;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.release_all_held_v1(p_names text[], p_linked text[], p_new bytea[], p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.release_new_v1(p_id bytea[], p_take boolean[], p_join_at integer[], p_open boolean[], p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
-declare
-    v_names text[] := array(select u.name from unnest(p_names) as u(name) where u.name <> all(p_linked));
-    v_woken text[] := '{}';
 begin
-    if cardinality(v_names) > 0 then
-        v_woken := mainspring_stored.release_held_v1(
-            array(
-                select j.id from mainspring_stored.jobs j
-                where j.held_place is not null and j.held_schedule = any(v_names) and (j.expires is null or j.expires > p_now)
-                for update skip locked
-            ), p_new, p_now
-        );
-        insert into mainspring_stored.dependency_rechecks (schedule)
-        select distinct j.held_schedule from mainspring_stored.jobs j
-        where j.held_place is not null and j.held_schedule = any(v_names) and (j.expires is null or j.expires > p_now);
-    end if;
-    return v_woken;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.release_held_v1(p_ids bytea[], p_new bytea[], p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_woken text[];
-    v_limited bytea[];
-begin
-    with placed as materialized (
-        select o.id, nextval('mainspring_stored.seq') as seq
-        from (select j.id from mainspring_stored.jobs j where j.id = any(p_ids) and j.held_place is not null order by j.held_place) o
-    ), freed as (
-        update mainspring_stored.jobs j
-        set held_schedule = null, held_place = null, deps = j.deps - 1,
-            state = case when j.deps > 1 then 'blocked' when j.due > p_now then 'scheduled' else 'ready' end,
-            due = case when j.deps > 1 or j.due > p_now then j.due end,
-            seq = case when j.deps > 1 or j.due > p_now or j.id = any(p_new) then j.seq when j.seq < 0 then -u.seq else u.seq end
-        from placed u
-        where j.id = any(array[u.id])
-        returning j.id, j.queue, j.state, j.buckets
-    )
-    select coalesce(array_agg(distinct f.queue) filter (where f.state = 'ready'), '{}'),
-        array_agg(f.id) filter (where f.state = 'ready' and f.buckets is not null)
-    into v_woken, v_limited from freed f;
-    if v_limited is not null then
-        perform mainspring_stored.add_lane_rows_v1(v_limited, false);
-    end if;
-    return v_woken;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.release_next_v1(p_schedules text[], p_new bytea[], p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_schedule text;
-    v_job bytea;
-    v_woken text[] := '{}';
-begin
-    foreach v_schedule in array p_schedules loop
-        continue when exists (select 1 from mainspring_stored.dependencies l where l.schedule = v_schedule and not l.noted);
-        v_job := mainspring_stored.lock_first_held_v1(v_schedule, p_now);
-        if v_job is not null then
-            v_woken := v_woken || mainspring_stored.release_held_v1(array[v_job], p_new, p_now);
-            perform mainspring_stored.record_release_v1(v_schedule, v_job);
-        end if;
-    end loop;
-    return v_woken;
+    return mainspring_stored.release_v1(
+        array(select p_id[u.at] from unnest(p_join_at, p_open) as u(at, open) where p_take[u.at] and not u.open), p_now
+    );
 end
 $$;
 
@@ -4110,6 +4676,16 @@ begin
     )
     update mainspring_stored.bucket_uses u set n = u.n - f.n from freed f
     where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n > f.n;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.release_v1(p_ids bytea[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return mainspring_stored.resolve_dependents_v1(
+        array(select row(u.id, 'unheld')::mainspring_stored.parent_end_v1 from unnest(p_ids) as u(id)), null, p_now
+    );
 end
 $$;
 
@@ -4152,34 +4728,32 @@ CREATE FUNCTION mainspring_stored.repeat_claims_v1(p_worker text, p_seen bigint,
 begin
     return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
         j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn,
-        case when j.schedule is not null then 'schedule' end
+        null::text
     from mainspring_stored.jobs j
     where j.state = 'running' and j.worker = p_worker and j.turn > p_seen
         and (p_held is null or not exists (
             select 1 from unnest(p_held, p_held_token) as h(id, token) where h.id = j.id and h.token = j.token
         ))
-    order by j.turn, j.priority desc, j.seq;
+    order by j.turn, mainspring_stored.order_key_v1(j.seq, j.priority), j.seq;
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.replace_waiting_v1(p_id bytea[], p_take boolean[], p_key bytea[], p_modes jsonb, p_now bigint) RETURNS TABLE(at integer, answer bytea, anew boolean, due bigint, parent bytea, enqueued bigint, epoch integer, seq bigint, moment bigint, queue text, leaves text, held_schedule text, held_place bigint)
+CREATE FUNCTION mainspring_stored.replace_waiting_v1(p_key bytea[], p_modes jsonb, INOUT p_now bigint, INOUT p_id bytea[], INOUT p_take boolean[], INOUT p_answers bytea[], INOUT p_run_at bigint[], INOUT p_child_at integer[], INOUT p_parent bytea[], INOUT p_parent_at integer[], INOUT p_policy text[], OUT replaced mainspring_stored.replaced_v1[]) RETURNS record
     LANGUAGE plpgsql
     AS $$
-#variable_conflict use_column
 declare
     v_now bigint;
     v_at integer;
     v_asked record;
     v_key mainspring_stored.keys;
     v_job mainspring_stored.jobs;
-    v_previous bytea;
     v_due bigint;
+    v_parent bytea;
 begin
-    perform 1 from mainspring_stored.jobs j where j.token = 0 and j.state || '' <> 'running' and j.id in (
-        select k.job from unnest(p_key) as u(hash) join mainspring_stored.keys k on k.hash = any(array[u.hash])
-        where k.mode in ('debounce', 'throttle', 'keep_last')
-    ) order by j.id for update;
+    perform mainspring_stored.lock_waiting_v1(p_key);
     v_now := mainspring_stored.now_v1(p_now);
+    replaced := '{}';
+    p_run_at := array(select p_run_at[n] from generate_subscripts(p_id, 1) n order by n);
     for v_asked in
         select a.key::integer as at, m.* from jsonb_each(p_modes) a
         cross join lateral jsonb_to_record(a.value) as m(mode text, "window" bigint, max_wait bigint)
@@ -4188,47 +4762,37 @@ begin
         v_at := v_asked.at;
         select k.* into v_key from mainspring_stored.keys k where k.hash = p_key[v_at];
         if v_key.replaced_by = p_id[v_at] then
-            return query select v_at, v_key.job, false, null::bigint, null::bytea, null::bigint, null::integer,
-                null::bigint, v_now, null::text, null::text, null::text, null::bigint;
+            p_take[v_at] := false;
+            p_answers[v_at] := v_key.job;
             continue;
         end if;
+        p_now := v_now;  -- the delay counts from the enqueue, not from the end of the wait for locks
         select j.* into v_job from mainspring_stored.jobs j where j.id = v_key.job;
         if v_job.token = 0 and v_job.state <> 'running' then
-            delete from mainspring_stored.jobs j where j.id = v_job.id;
-            delete from mainspring_stored.edges e where e.child = v_job.id;
-            delete from mainspring_stored.marks m where m.job = v_job.id;
-            delete from mainspring_stored.follow_ups f where f.job = v_job.id;
-            update mainspring_stored.keys k
-            set replaced_by = p_id[v_at], span = case when v_asked.mode = 'throttle' then v_asked."window" else 0 end
-            where k.hash = v_key.hash;
-            v_due := case v_asked.mode
-                when 'debounce' then least(v_now + v_asked."window", v_job.enqueued + nullif(v_asked.max_wait, 0))
-                when 'throttle' then coalesce(v_job.due, v_now)
-            end;
-            return query select v_at, v_job.id, true, v_due,
-                case when v_job.deps > (v_job.held_place is not null)::integer then v_key.previous end,
-                v_job.enqueued, v_job.epoch, case when v_job.state = 'ready' then v_job.seq end, v_now,
-                v_job.queue, case when v_job.state = 'ready' and v_job.buckets is not null then v_job.lane end,
-                v_job.held_schedule, v_job.held_place;
-            continue;
-        end if;
-        v_previous := null;
-        v_due := null;
-        if v_asked.mode = 'debounce' then
-            v_due := v_now + v_asked."window";
-        elsif v_asked.mode = 'keep_last' then
-            v_previous := (select j.id from mainspring_stored.jobs j where j.id = case when v_job.id is null
-                then v_key.previous else v_job.id end);
+            select t.* into v_parent, v_due from mainspring_stored.take_out_waiting_v1(
+                v_job, v_key, p_id[v_at], v_asked.mode, v_asked."window", v_asked.max_wait, v_now
+            ) t;
+            replaced := replaced || mainspring_stored.describe_replaced_v1(v_at, v_job);
+            p_id[v_at] := v_job.id;
+            p_answers[v_at] := v_job.id;
+            -- The new id is never inserted, so no child can wait for it; children of the replaced job find it at this
+            -- position.
+            p_parent_at := array(
+                select case when e.parent = v_job.id then v_at else nullif(e.inside, v_at) end
+                from unnest(p_parent, p_parent_at) with ordinality as e(parent, inside, n) order by e.n
+            );
         else
-            select s.id, case when s.started > v_now then v_now else s.started end + v_asked."window" into v_previous, v_due
-            from mainspring_stored.find_starts_v1(array[v_key.job, v_key.previous]) s order by s.id = v_key.job desc limit 1;
+            select t.* into v_parent, v_due from mainspring_stored.take_latest_key_v1(
+                v_key, v_job.id, p_id[v_at], v_asked.mode, v_asked."window", v_now
+            ) t;
         end if;
-        update mainspring_stored.keys k
-        set job = p_id[v_at], until = 0, mode = v_asked.mode, previous = v_previous, replaced_by = null, print = null,
-            span = case when v_asked.mode = 'throttle' then v_asked."window" else 0 end
-        where k.hash = p_key[v_at];
-        return query select v_at, null::bytea, false, v_due, case when v_asked.mode = 'keep_last' then v_previous end,
-            null::bigint, null::integer, null::bigint, v_now, null::text, null::text, null::text, null::bigint;
+        p_run_at[v_at] := coalesce(v_due, p_run_at[v_at]);
+        if v_parent is not null then
+            p_child_at := p_child_at || v_at;
+            p_parent := p_parent || v_parent;
+            p_parent_at := p_parent_at || null::integer;
+            p_policy := p_policy || 'ignore'::text;
+        end if;
     end loop;
 end
 $$;
@@ -4238,94 +4802,6 @@ CREATE FUNCTION mainspring_stored.reply_row_v1(p_kind text, p_queue text, p_note
     AS $$
     select p_kind, null::bytea, null::bigint, null::text, p_queue, null::text, null::integer, null::integer, null::integer,
         null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, p_note
-$$;
-
-CREATE FUNCTION mainspring_stored.report_acks_v1(p_worker text, p_done bytea[], p_token bigint[], p_acks mainspring_stored.ack_v1[], p_names text[], p_good jsonb, p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_result record;
-    v_woken text[] := '{}';
-begin
-    if p_good is null and not exists (select 1 from unnest(p_acks) a where a.fault is not null) and not exists (
-        select 1 from mainspring_stored.breakers b where b.name = any(p_names) and (b.until > 0 or b.failures > 0)
-    ) then
-        return '{}';
-    end if;
-    for v_result in
-        with acked as (
-            select b.name, a.fault, a.n, j.started from (
-                select u.id, u.token, null as fault, 0 as n from unnest(p_done, p_token) as u(id, token)
-                union all
-                select x.id, x.token, x.fault, x.n from unnest(p_acks) x where x.fault is not null or x.outcome = 'succeeded'
-            ) a
-            join mainspring_stored.jobs j on j.id = any(array[a.id]) and j.token = a.token and j.state || '' = 'running'
-                and j.worker || '' = p_worker
-            cross join unnest(j.buckets) as b(name)
-            where right(b.name, length(':breaker')) = ':breaker'
-        ), ends as (
-            select a.name, max(a.started) filter (where a.fault is null) as succeeded,
-                max(a.started) filter (where a.fault is not null) as failed, count(a.fault) as bad,
-                (array_agg(a.fault order by a.n desc) filter (where a.fault is not null))[1] as error
-            from acked a group by a.name
-        ), good as (
-            select g.key as name, g.value::bigint as good from jsonb_each_text(coalesce(p_good, '{}')) g
-        )
-        select name, e.succeeded, e.failed, coalesce(e.bad, 0) as bad, coalesce(g.good, 0) as good, e.error
-        from ends e full join good g using (name) order by name
-    loop
-        v_woken := v_woken || mainspring_stored.update_breaker_v1(
-            v_result.name, v_result.succeeded, v_result.failed, v_result.bad, v_result.good, v_result.error, p_now
-        );
-    end loop;
-    return v_woken;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.report_breaker_v1(p_name text, p_started bigint, p_good bigint, p_fault text, p_now bigint) RETURNS TABLE(changed text, woken text[])
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_now bigint;
-    v_share bigint := (select l.share from mainspring_stored.limits l where l.name = p_name and l.kind = 'breaker');
-    v_woken text[];
-begin
-    perform mainspring_stored.guard_v1();
-    if v_share is null or p_fault = '' and v_share = 0 and not exists (
-        select 1 from mainspring_stored.breakers b where b.name = p_name and (b.until > 0 or b.failures > 0)
-    ) then
-        return query select null, '{}'::text[];
-        return;
-    end if;
-    perform mainspring_stored.lock_buckets_v1(array[p_name]);
-    v_now := mainspring_stored.now_v1(p_now);
-    v_woken := mainspring_stored.update_breaker_v1(
-        p_name, case when p_good > 0 then p_started end, case when p_fault <> '' then p_started end, (p_fault <> '')::integer,
-        p_good, p_fault, v_now
-    );
-    return query select (select n from mainspring_stored.list_changed_breakers_v1(array[p_name], v_now) n), v_woken;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.report_lost_worker_v1(p_worker text, p_cause text, p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_result record;
-    v_woken text[] := '{}';
-begin
-    for v_result in
-        select b.name, max(j.started) as failed from mainspring_stored.jobs j cross join unnest(j.buckets) as b(name)
-        where j.worker = p_worker and j.state = 'running' and right(b.name, length(':breaker')) = ':breaker'
-        group by b.name order by b.name
-    loop
-        v_woken := v_woken || mainspring_stored.update_breaker_v1(
-            v_result.name, null, v_result.failed, 1, 0,
-            'its worker ' || case p_cause when 'lost' then 'is ' else 'has ' end || p_cause, p_now
-        );
-    end loop;
-    return v_woken;
-end
 $$;
 
 CREATE FUNCTION mainspring_stored.report_v1(p_worker text, p_id bytea[], p_token bigint[], p_progress bytea[], p_line_at integer[], p_when bigint[], p_level text[], p_text bytea[], p_item_at integer[], p_place bigint[], p_item bytea[], p_lines integer) RETURNS SETOF boolean
@@ -4432,14 +4908,10 @@ begin
         return;
     end if;
     update mainspring_stored.workers w set lost = true where w.id = p_worker;
+    delete from mainspring_stored.leads l where l.worker = p_worker;
     v_buckets := mainspring_stored.lock_worker_buckets_v1(v_worker);
     v_now := mainspring_stored.now_v1(p_now);
-    if mainspring_stored.names_breaker_v1(v_buckets) then
-        return query select null::bytea, null, w.queue
-            from unnest(mainspring_stored.report_lost_worker_v1(p_worker, p_cause, v_now)) as w(queue);
-        return query select null::bytea, 'breaker', n.breaker
-            from mainspring_stored.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
-    end if;
+    perform mainspring_stored.follow_clock_v1(v_now);
     return query select null::bytea, 'taken', null;
     return query select r.* from mainspring_stored.take_back_jobs_v1(p_worker, p_cause, p_delays, v_now) r;
     return query select null::bytea, null, w.queue from unnest(mainspring_stored.recheck_freed_v1(v_buckets, false, v_now)) as w(queue);
@@ -4469,60 +4941,67 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.resolve_dependents_v1(p_ids bytea[], p_good boolean[], p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.resolve_deleted_v1(p_ids bytea[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return mainspring_stored.resolve_dependents_v1(
+        array(select row(u.id, 'cancelled')::mainspring_stored.parent_end_v1 from unnest(p_ids) as u(id)), null, p_now
+    );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.resolve_dependents_v1(p_ends mainspring_stored.parent_end_v1[], p_slice integer, p_now bigint) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
 declare
-    v_ids bytea[] := p_ids;
-    v_good boolean[] := p_good;
-    v_children bytea[];
-    v_broken mainspring_stored.ending_v1[];
+    v_ends mainspring_stored.parent_end_v1[] := p_ends;
+    v_slice integer := p_slice;
+    v_edges mainspring_stored.met_edge_v1[];
+    v_met mainspring_stored.met_v1;
     v_moved mainspring_stored.moved_v1;
-    v_ready text[];
-    v_limited bytea[];
     v_woken text[] := '{}';
 begin
     loop
-        v_children := array(select distinct e.child from mainspring_stored.edges e where e.parent = any(v_ids));
-        exit when cardinality(v_children) = 0;
-        perform 1 from mainspring_stored.jobs j where j.id = any(v_children) order by j.id for update;
+        exit when not exists (
+            select 1 from mainspring_stored.edges e where e.parent = any(array(select x.id from unnest(v_ends) x))
+        );
+        v_edges := mainspring_stored.find_met_edges_v1(v_ends, v_slice);
+        exit when cardinality(v_edges) = 0;
+        perform mainspring_stored.lock_dependents_v1(v_edges, cardinality(v_ends));
         -- A new statement: it sees what the last transaction wrote that locked these rows. Two acks of parents of one
         -- child get here one after the other.
-        with met as (
-            delete from mainspring_stored.edges e using unnest(v_ids, v_good) as x(id, good) where e.parent = any(array[x.id])
-            returning e.child, e.policy = 'fail' and not x.good as broken
-        ), tally as (
-            select child, count(*)::integer as n, bool_or(broken) as broken from met group by child
-        ), placed as materialized (
-            select t.child, t.n, nextval('mainspring_stored.seq') as seq
-            from (select * from tally where not broken order by child) t
-        ), freed as (
-            update mainspring_stored.jobs j
-            set deps = j.deps - t.n,
-                state = case when j.deps > t.n then 'blocked' when j.due > p_now then 'scheduled' else 'ready' end,
-                due = case when j.deps > t.n or j.due > p_now then j.due end,
-                seq = case when j.deps > t.n or j.due > p_now then j.seq when j.seq < 0 then -t.seq else t.seq end
-            from placed t
-            where j.id = any(array[t.child])
-            returning j.id, j.queue, j.state, j.buckets
-        )
-        select array(
-                select row(t.child, 'cancelled', 'parent', null, null, null, null, 0)::mainspring_stored.ending_v1
-                from tally t where t.broken
-            ), array(select distinct f.queue from freed f where f.state = 'ready'),
-            array(select f.id from freed f where f.state = 'ready' and f.buckets is not null)
-        into v_broken, v_ready, v_limited;
-        if cardinality(v_limited) > 0 then
-            perform mainspring_stored.add_lane_rows_v1(v_limited, false);
+        v_met := mainspring_stored.meet_edges_v1(v_edges, p_now);
+        v_woken := v_woken || v_met.woken;
+        if cardinality(v_edges) >= coalesce(v_slice, 1000) then
+            perform mainspring_stored.note_unreleased_v1(v_ends, p_now);
         end if;
-        v_woken := v_woken || v_ready;
-        exit when cardinality(v_broken) = 0;
-        v_moved := mainspring_stored.move_to_history_v1(v_broken, p_now);
-        v_woken := v_woken || v_moved.woken;
-        v_ids := array(select x.id from unnest(v_broken) x);
-        v_good := array_fill(false, array[cardinality(v_ids)]);
+        exit when cardinality(v_met.endings) + cardinality(v_met.first_deaths) = 0;
+        if cardinality(v_met.endings) > 0 then
+            v_moved := mainspring_stored.move_to_history_v1(v_met.endings, v_met.counted, p_now);
+            v_woken := v_woken || v_moved.woken;
+        end if;
+        v_slice := null;
+        v_ends := array(
+            select row(x.id, case when x.reason = 'bypassed' then x.reason else x.state end)::mainspring_stored.parent_end_v1
+            from unnest(v_met.endings) x
+            union all
+            select row(u.id, 'first_death')::mainspring_stored.parent_end_v1 from unnest(v_met.first_deaths) as u(id)
+        );
     end loop;
     return v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.resolve_pruned_v1(p_ids bytea[], p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    if not exists (select 1 from mainspring_stored.edges e where e.parent = any(p_ids)) then
+        return '{}';
+    end if;
+    perform mainspring_stored.follow_clock_v1(p_now);
+    return mainspring_stored.resolve_deleted_v1(p_ids, p_now);
 end
 $$;
 
@@ -4532,7 +5011,39 @@ CREATE FUNCTION mainspring_stored.resume_pruning_v1(p_job bytea) RETURNS void
 begin
     update mainspring_stored.finished f set drop_at = case when f.keep is not null then f.finished + least(f.keep, 4611686018427387904) end
     where f.id = p_job and f.drop_at is not null;
-    update mainspring_stored.dead d set drop_at = null where d.id = p_job and d.drop_at is not null;
+    update mainspring_stored.dead d set drop_at = null
+    where d.id = p_job and d.drop_at is not null and d.keep is distinct from 4503599627370496;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.retake_keys_v1(p_ids bytea[], p_now bigint) RETURNS TABLE(id bytea, holder bytea)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_column
+declare
+    v_job bytea;
+    v_hash bytea;
+    v_holder bytea;
+    v_asked bytea[] := '{}';
+begin
+    foreach v_job in array p_ids loop
+        v_hash := coalesce(
+            (select f.key from mainspring_stored.finished f where f.id = v_job), (select d.key from mainspring_stored.dead d where d.id = v_job)
+        );
+        continue when v_hash is null;
+        v_holder := mainspring_stored.find_key_holder_v1(v_hash, v_hash = any(v_asked), p_now);
+        v_asked := v_asked || v_hash;
+        if v_holder <> v_job then
+            return query select v_job, v_holder;
+            continue;
+        end if;
+        update mainspring_stored.keys k set job = v_job, until = case when v_holder is null then 0 else k.until end,
+            mode = case when k.job = v_job or k.mode <> 'keep' then k.mode else '' end,
+            previous = case when k.job = v_job then k.previous end,
+            replaced_by = case when k.job = v_job then k.replaced_by end,
+            span = case when k.job = v_job then k.span else 0 end, print = case when k.job = v_job then k.print end
+        where k.hash = v_hash;
+    end loop;
 end
 $$;
 
@@ -4558,25 +5069,54 @@ begin
     end if;
     v_buckets := mainspring_stored.lock_worker_buckets_v1(v_worker);
     v_now := mainspring_stored.now_v1(p_now);
-    if mainspring_stored.names_breaker_v1(v_buckets) then
-        return query select null::bytea, null, w.queue from unnest(
-            mainspring_stored.report_acks_v1(p_worker, '{}', '{}', p_acks, v_buckets, null, v_now)
-        ) as w(queue);
-    end if;
+    perform mainspring_stored.follow_clock_v1(v_now);
     return query select null::bytea, null, a.queue from mainspring_stored.apply_acks_v1(p_worker, p_acks, v_now) a where a.kind = 'woken';
-    if mainspring_stored.names_breaker_v1(v_buckets) then
-        if p_cause <> 'interrupted' then
-            return query select null::bytea, null, w.queue
-            from unnest(mainspring_stored.report_lost_worker_v1(p_worker, p_cause, v_now)) as w(queue);
-        end if;
-        return query select null::bytea, 'breaker', n.breaker
-            from mainspring_stored.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
-    end if;
     return query select null::bytea, 'taken', null;
     return query select r.* from mainspring_stored.take_back_jobs_v1(p_worker, p_cause, p_delays, v_now) r;
     return query select null::bytea, null, w.queue from unnest(mainspring_stored.recheck_freed_v1(v_buckets, true, v_now)) as w(queue);
+    delete from mainspring_stored.leads l where l.worker = p_worker;
     delete from mainspring_stored.workers w where w.id = p_worker;
-    return query select null::bytea, null, w.queue from unnest(mainspring_stored.apply_joined_v1(p_acks, v_now)) as w(queue);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.retry_flow_v1(p_ids bytea[], p_child_at integer[], p_parent bytea[], p_policy text[], p_before_at integer[], p_before bytea[], p_now bigint) RETURNS TABLE(kind text, id bytea, note text, holder bytea)
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    v_now bigint;
+    v_found mainspring_stored.ended_v1[];
+    v_able bytea[];
+    v_row record;
+    v_woken text[];
+begin
+    perform mainspring_stored.guard_v1();
+    v_woken := mainspring_stored.lock_keys_of_v1(p_ids, true, p_now);
+    perform 1 from mainspring_stored.flow_work w where w.id = any(p_ids) order by w.id for update;
+    perform 1 from mainspring_stored.jobs j where j.id = any(p_ids || p_before) order by j.id for update;
+    perform mainspring_stored.lock_jobs_v1(p_ids);
+    v_now := mainspring_stored.now_v1(p_now);
+    perform mainspring_stored.follow_clock_v1(v_now);
+    v_found := mainspring_stored.find_matching_v1(p_ids, '{}', '{}', '{}', '{}', '{}', '{}', null, null, null);
+    return query
+    select 'refused', x.id, x.state, null::bytea from unnest(v_found) x where x.state not in ('dead', 'cancelled');
+    v_able := array(select x.id from unnest(v_found) x where x.state in ('dead', 'cancelled'));
+    for v_row in select * from mainspring_stored.retake_keys_v1(v_able, v_now) loop
+        return query select 'held', v_row.id, null::text, v_row.holder;
+        v_able := array_remove(v_able, v_row.id);
+    end loop;
+    perform mainspring_stored.revive_v1(v_able, true);
+    v_woken := v_woken || mainspring_stored.place_retried_v1(
+        p_ids, mainspring_stored.mark_members_v1(p_ids, v_able), v_able, p_child_at, p_parent, p_policy, p_before_at, p_before, v_now
+    );
+    return query select 'done', u.id, null::text, null::bytea from unnest(v_able) as u(id);
+    return query select distinct 'woken', null::bytea, w.queue, null::bytea from unnest(v_woken) as w(queue);
 end
 $$;
 
@@ -4585,56 +5125,48 @@ CREATE FUNCTION mainspring_stored.retry_v1(p_ids bytea[], p_now bigint) RETURNS 
     AS $$
 #variable_conflict use_column
 declare
-    v_job bytea;
-    v_hash bytea;
-    v_holder bytea;
-    v_asked bytea[] := '{}';
-    v_free bytea[] := '{}';
+    v_free bytea[] := p_ids;
+    v_row record;
 begin
-    foreach v_job in array p_ids loop
-        v_hash := coalesce(
-            (select f.key from mainspring_stored.finished f where f.id = v_job), (select d.key from mainspring_stored.dead d where d.id = v_job)
-        );
-        if v_hash is not null then
-            v_holder := mainspring_stored.find_key_holder_v1(v_hash, v_hash = any(v_asked), p_now);
-            v_asked := v_asked || v_hash;
-            if v_holder <> v_job then
-                return query select v_job, v_holder, null::text;
-                continue;
-            end if;
-            update mainspring_stored.keys k set job = v_job, until = case when v_holder is null then 0 else k.until end,
-                mode = case when k.job = v_job or k.mode <> 'keep' then k.mode else '' end,
-                previous = case when k.job = v_job then k.previous end,
-                replaced_by = case when k.job = v_job then k.replaced_by end,
-                span = case when k.job = v_job then k.span else 0 end, print = case when k.job = v_job then k.print end
-            where k.hash = v_hash;
-        end if;
-        v_free := v_free || v_job;
+    for v_row in select * from mainspring_stored.retake_keys_v1(p_ids, p_now) loop
+        return query select v_row.id, v_row.holder, null::text;
+        v_free := array_remove(v_free, v_row.id);
     end loop;
-    return query
+    return query select null::bytea, null::bytea, w.queue from unnest(mainspring_stored.revive_v1(v_free, false)) as w(queue);
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.revive_v1(p_ids bytea[], p_blocked boolean) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_woken text[];
+begin
     with ended as (
-        delete from mainspring_stored.finished f where f.id = any(v_free) returning f.*
+        delete from mainspring_stored.finished f where f.id = any(p_ids) returning f.*
     ), buried as (
-        delete from mainspring_stored.dead d where d.id = any(v_free) returning d.*
+        delete from mainspring_stored.dead d where d.id = any(p_ids) returning d.*
     ), revived as (
         insert into mainspring_stored.jobs (
-            id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, followed, enqueued,
-            expires, keep, key, buckets, costs, record, schedule, counted
+            id, state, deps, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, followed,
+            enqueued, keep, key, buckets, costs, record, counted
         )
-        select a.id, 'ready', a.task, a.queue, a.home, a.home, a.priority,
-            case when a.seq < 0 then -nextval('mainspring_stored.seq') else nextval('mainspring_stored.seq') end, a.token, a.worker, a.epoch + 1,
-            a.crash_limit, a.early, a.followed, a.enqueued, case when a.expires > p_now then a.expires end, a.keep,
-            a.key, a.buckets, a.costs, a.record, a.schedule,
-            exists (select 1 from mainspring_stored.queues q where q.name = any(array[a.queue]) and q.bounded)
+        select a.id, case when p_blocked then 'blocked' else 'ready' end, p_blocked::integer, a.task, a.queue, a.home, a.home,
+            a.priority, case when p_blocked then -(a.seq < 0)::integer
+                when a.seq < 0 then -nextval('mainspring_stored.seq') else nextval('mainspring_stored.seq') end, a.token, a.worker, a.epoch + 1,
+            a.crash_limit, a.early, a.followed, a.enqueued, a.keep, a.key, a.buckets, a.costs, a.record,
+            a.followed & 4 = 0
+                and exists (select 1 from mainspring_stored.queues q where q.name = any(array[a.queue]) and q.bounded)
         from (
-            select b.* from (select * from ended union all select * from buried) b order by array_position(v_free, b.id)
+            select b.* from (select * from ended union all select * from buried) b order by array_position(p_ids, b.id)
         ) a
-        returning jobs.queue
+        returning jobs.queue, jobs.state
     )
-    select distinct null::bytea, null::bytea, r.queue from revived r;
-    perform mainspring_stored.add_lane_rows_v1(v_free, false);
-    delete from mainspring_stored.progress where job = any(v_free);
-    delete from mainspring_stored.items where job = any(v_free);
+    select coalesce(array_agg(distinct r.queue) filter (where r.state = 'ready'), '{}') into v_woken from revived r;
+    perform mainspring_stored.add_lane_rows_v1(p_ids, false);
+    delete from mainspring_stored.progress where job = any(p_ids);
+    delete from mainspring_stored.items where job = any(p_ids);
+    return v_woken;
 end
 $$;
 
@@ -4659,36 +5191,6 @@ begin
         perform mainspring_stored.add_lane_rows_v1(v_limited, false);
     end if;
     return coalesce(v_woken, '{}');
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.set_dependencies_v1(p_names text[], p_schedule text[], p_after text[], p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
-    AS $$
-declare
-    v_now bigint;
-begin
-    perform mainspring_stored.guard_v1();
-    perform pg_advisory_xact_lock(hashtextextended('mainspring dependencies mainspring_stored', 0));
-    perform mainspring_stored.lock_dependents_v1(p_names);
-    v_now := mainspring_stored.now_v1(p_now);
-    insert into mainspring_stored.dependents (name) select distinct u.name
-        from unnest(p_schedule) as u(name) on conflict (name) do nothing;
-    delete from mainspring_stored.dependencies l where l.schedule = any(p_names) and not exists (
-        select 1 from unnest(p_schedule, p_after) as u(schedule, after) where u.schedule = l.schedule and u.after = l.after
-    );
-    insert into mainspring_stored.dependencies (schedule, after)
-    select distinct u.schedule, u.after from unnest(p_schedule, p_after) as u(schedule, after)
-        on conflict (schedule, after) do nothing;
-    delete from mainspring_stored.dependents p where p.name = any(p_names) and p.name <> all(p_schedule);
-    return mainspring_stored.release_all_held_v1(p_names, p_schedule, '{}', v_now)
-        || mainspring_stored.release_next_v1(array(select distinct u.name from unnest(p_schedule) as u(name)), '{}', v_now);
 end
 $$;
 
@@ -4742,29 +5244,7 @@ declare
     v_at integer;
 begin
     for v_row in
-        select l.id, l.seq, l.lane, l.buckets, h.seq as head, coalesce(a.name, f.name) as name,
-            case when a.name is null then f.moment else a.moment end as moment, a.name is not null or f.by_rate as by_rate,
-            row_number() over (partition by l.lane, l.priority order by l.id) > 1 as again
-        from mainspring_stored.read_lane_rows_v1(p_examined) l
-        left join lateral (
-            select j.seq, j.costs from mainspring_stored.jobs j
-            where j.state = 'ready' and j.lane = l.lane and j.priority = l.priority order by j.seq limit 1
-        ) h on true
-        left join lateral (
-            -- A full unkeyed bucket holds back the whole lane set: its lanes stay in the order.
-            select r.name, mainspring_stored.find_recheck_time_v1(r.name, r.kind, coalesce(h.costs[u.n], 1), p_now) as moment,
-                r.unit > 0 as by_rate
-            from unnest(l.buckets) with ordinality as u(name, n) join unnest(v_capacities) r on r.name = u.name
-            where h.seq is not null and r.available < greatest(1, least(coalesce(h.costs[u.n], 1), r.cap))
-                and (r.available > 0 or strpos(r.name, '=') > 0)
-            order by 2 desc nulls first limit 1
-        ) f on true
-        left join lateral (
-            select o.waits_for as name, o.recheck_at as moment from mainspring_stored.keyed_lanes o
-            where h.seq is not null and o.lane = l.lane and o.priority > l.priority and mainspring_stored.waits_for_rate_v1(o)
-            order by o.priority desc limit 1
-        ) a on true
-        where l.buckets <@ p_locked order by l.priority desc
+        select r.* from mainspring_stored.find_first_jobs_v1(p_examined, p_locked, v_capacities, p_now) r order by r.place
     loop
         -- A row behind a row of the same lane that waits for a rate waits with it.
         v_at := array_position(v_rate_lanes, v_row.lane::text);
@@ -4843,6 +5323,58 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.swap_breakers_v1(p_swaps jsonb, p_now bigint) RETURNS TABLE(breakers text[], woken text[])
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_names text[] := mainspring_stored.list_swapped_v1(p_swaps);
+    v_now bigint;
+    v_woken text[] := '{}';
+begin
+    perform mainspring_stored.guard_v1();
+    if cardinality(v_names) > 0 then
+        perform mainspring_stored.lock_buckets_v1(v_names);
+    end if;
+    v_now := mainspring_stored.now_v1(p_now);
+    if cardinality(v_names) > 0 then
+        v_woken := mainspring_stored.swap_rows_v1(p_swaps, v_now);
+    end if;
+    return query select array(
+        select r.breaker from jsonb_array_elements(p_swaps) with ordinality as s(swap, n)
+        cross join lateral mainspring_stored.read_breaker_v1(s.swap ->> 'name', v_now) as r(breaker)
+        where r.breaker is not null order by s.n
+    ), v_woken;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.swap_rows_v1(p_swaps jsonb, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_woken text[];
+begin
+    insert into mainspring_stored.breakers (name) select s.name
+    from jsonb_to_recordset(p_swaps) as s(name text, expected bigint, rev bigint)
+    join mainspring_stored.limits l on l.name = s.name and l.kind = 'breaker'
+    where s.rev > 0 and s.expected = 0 order by s.name
+    on conflict do nothing;
+    with swapped as (
+        update mainspring_stored.breakers b
+        set rev = s.rev, doc = s.doc,
+            until = case when s.open_for > 0 then least(p_now + s.open_for, 4503599627370496) else coalesce(s.open_for, b.until) end,
+            opened = case when s.open_for > 0 then p_now else coalesce(s.open_for, b.opened) end
+        from jsonb_to_recordset(p_swaps) as s(name text, expected bigint, rev bigint, open_for bigint, doc text)
+        where b.name = s.name and b.rev = s.expected and s.rev > 0
+        returning b.name, s.open_for
+    ), waiting as (
+        delete from mainspring_stored.waiting_queues w using swapped s where w.bucket = s.name and s.open_for is not null
+        returning w.queue
+    )
+    select array(select t.queue from waiting t) into v_woken;
+    return v_woken;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.swap_schedule_v1(p_name text, p_rev bigint, p_doc bytea, p_look bigint, p_at bigint[], p_job bytea[], p_run bytea[], p_keep bigint, p_now bigint) RETURNS TABLE(ok boolean, now bigint, rev bigint, taken bigint)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
@@ -4894,6 +5426,57 @@ begin
 end
 $$;
 
+CREATE TABLE mainspring_stored.flow_work (
+    id bytea NOT NULL,
+    work text NOT NULL,
+    how text,
+    after bytea DEFAULT '\x'::bytea NOT NULL,
+    found boolean DEFAULT false NOT NULL,
+    at bigint NOT NULL,
+    CONSTRAINT flow_work_work_check CHECK ((work = ANY (ARRAY['release'::text, 'cancel'::text, 'delete'::text])))
+);
+
+CREATE FUNCTION mainspring_stored.sweep_flow_v1(p_work mainspring_stored.flow_work, p_limit integer, p_now bigint) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_jobs bytea[] := array(
+        select m.job from mainspring_stored.marks m
+        where m.mark = mainspring_stored.flow_mark_v1(p_work.id) and m.job > p_work.after order by m.job limit p_limit
+    );
+    v_live bytea[];
+    v_ended bytea[] := '{}';
+    v_found boolean;
+    v_woken text[] := '{}';
+begin
+    if p_work.work = 'delete' then
+        v_ended := mainspring_stored.find_ended_v1(v_jobs);
+        v_woken := mainspring_stored.delete_ended_v1(v_ended, p_now);
+    end if;
+    v_live := array(
+        select j.id from mainspring_stored.jobs j where j.id = any(v_jobs) and (j.state || '' <> 'running' or j.ordered is null)
+    );
+    v_found := p_work.found or cardinality(v_live) + cardinality(v_ended) > 0;
+    v_live := array(select j.id from mainspring_stored.jobs j where j.id = any(v_live) order by j.id for update skip locked);
+    update mainspring_stored.jobs j set ordered = coalesce(j.ordered, '') where j.id = any(v_live) and j.state || '' = 'running';
+    v_woken := v_woken || mainspring_stored.cancel_waiting_v1(v_live, 'parent', null, p_now);
+    if cardinality(v_jobs) = p_limit then
+        update mainspring_stored.flow_work w set after = v_jobs[p_limit], found = v_found
+        where w.id = p_work.id and w.work = p_work.work;
+    elsif v_found then
+        update mainspring_stored.flow_work w set after = '', found = false where w.id = p_work.id and w.work = p_work.work;
+    elsif p_work.work = 'delete'
+        and exists (select 1 from mainspring_stored.marks m where m.mark = mainspring_stored.flow_mark_v1(p_work.id)) then
+        -- Running jobs have an order.
+        update mainspring_stored.flow_work w set after = '', found = false, at = p_now + 1000000
+        where w.id = p_work.id and w.work = p_work.work;
+    else
+        delete from mainspring_stored.flow_work w where w.id = p_work.id and w.work = p_work.work;
+    end if;
+    return v_woken;
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.sweep_partition_v1(p_name text, p_after bytea, p_limit integer) RETURNS TABLE(n integer, last bytea)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -4902,8 +5485,11 @@ declare
     v_ids bytea[];
     v_gone bytea[];
 begin
-    execute format('select array(select id from mainspring_stored.%I where id > $1 order by id limit $2)', p_name)
-    into v_ids using p_after, p_limit;
+    execute format(
+        'select array(select f.id from mainspring_stored.%I f where f.id > $1 and (f.followed & $3 = 0 or '
+        'not exists (select 1 from mainspring_stored.marks m where m.mark = mainspring_stored.flow_mark_v1(f.id))) '
+        'order by f.id limit $2)', p_name
+    ) into v_ids using p_after, p_limit, 4;
     perform mainspring_stored.lock_keys_of_v1(v_ids, false, null);
     -- A new statement: a job that was retried meanwhile is not here any more.
     execute format(
@@ -4919,32 +5505,11 @@ CREATE FUNCTION mainspring_stored.take_back_jobs_v1(p_worker text, p_cause text,
     AS $$
 #variable_conflict use_column
 declare
-    v_blamed integer;
-    v_held integer;
     v_moves mainspring_stored.taken_back_v1[];
     v_ids bytea[];
 begin
     perform 1 from mainspring_stored.jobs j where j.worker = p_worker and j.state = 'running' order by j.id for update;
-    v_held := (select count(*) from mainspring_stored.jobs j where j.worker = p_worker and j.state = 'running');
-    v_blamed := (
-        select coalesce(min(mainspring_stored.guilt_v1(j.crashes, j.crash_limit)), 0) from mainspring_stored.jobs j
-        where j.worker = p_worker and j.state = 'running' and j.crashes > 0
-    );
-    v_moves := array(
-        select case
-            when j.ordered is not null then row(j.id, 'cancelled', 'by_user', c.charged, null)::mainspring_stored.taken_back_v1
-            when j.early or c.charged and c.named and j.crashes + 1 >= j.crash_limit
-                then row(j.id, 'dead', 'crashed', c.charged, null)::mainspring_stored.taken_back_v1
-            when c.charged and c.delay > 0 then row(j.id, 'retrying', null, true, p_now + c.delay)::mainspring_stored.taken_back_v1
-            else row(j.id, 'ready', null, c.charged, null)::mainspring_stored.taken_back_v1 end
-        from mainspring_stored.jobs j cross join lateral (
-            select p_cause = 'crashed' and mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = v_blamed as charged,
-                mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = 2 or v_held = 1 as named,
-                p_delays[least(j.crashes + 1, cardinality(p_delays))] as delay
-        ) c
-        where j.worker = p_worker and j.state = 'running'
-        order by j.seq
-    );
+    v_moves := mainspring_stored.plan_take_back_v1(p_worker, p_cause, p_delays, p_now);
     v_ids := array(select f.id from unnest(v_moves) f);
     perform mainspring_stored.record_attempts_v1(v_ids, null, p_cause, p_now);
     delete from mainspring_stored.bucket_uses where worker = p_worker;
@@ -4957,6 +5522,7 @@ begin
         set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
             lane = mainspring_stored.job_lane_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
             state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end,
+            expires = case when f.state not in ('ready', 'retrying') then j.expires end,
             seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
         from placed f
         where j.id = any(array[f.id])
@@ -4967,7 +5533,7 @@ begin
     return query select null::bytea, null, w.queue from unnest(
         mainspring_stored.finish_v1(
             array(
-                select row(f.id, f.state, f.reason, null, null, null, nullif(j.ordered, ''), 0)::mainspring_stored.ending_v1
+                select row(f.id, f.state, f.reason, null, null, null, nullif(j.ordered, ''), 0, null)::mainspring_stored.ending_v1
                 from unnest(v_moves) f join mainspring_stored.jobs j on j.id = any(array[f.id]) where f.state in ('dead', 'cancelled')
             ), p_now
         )
@@ -4976,32 +5542,24 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.take_keys_v1(p_id bytea[], p_task text[], p_take boolean[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_now bigint) RETURNS TABLE(at integer, holder bytea, loser bytea, woken text)
+CREATE FUNCTION mainspring_stored.take_keys_v1(p_id bytea[], p_task text[], INOUT p_take boolean[], p_key bytea[], p_window bigint[], p_conflict text[], p_modes jsonb, p_now bigint, OUT answers bytea[], OUT losers bytea[], OUT woken text[]) RETURNS record
     LANGUAGE plpgsql
     AS $$
-#variable_conflict use_column
 declare
     v_new record;
     v_now bigint;
     v_holder bytea;
     v_mode jsonb;
 begin
-    return query select null::integer, null::bytea, null::bytea, w.queue from unnest(
-        mainspring_stored.lock_keys_v1(
-            array(select k.hash from unnest(p_key) with ordinality as k(hash, n) where k.hash is not null and p_take[k.n]), p_now
-        )
-    ) as w(queue);
-    if current_setting('transaction_isolation') <> 'read committed' then
-        -- In a caller's transaction with an old snapshot a holder that has ended since looks live: locking it shows
-        -- that.
-        perform 1 from mainspring_stored.jobs j where j.id in (
-            select k.job from unnest(p_key) as u(hash) join mainspring_stored.keys k on k.hash = any(array[u.hash])
-        ) order by j.id for key share;
+    answers := array_fill(null::bytea, array[cardinality(p_id)]);
+    losers := '{}';
+    if p_modes is not null then
+        perform mainspring_stored.lock_latest_keys_v1(p_key);
     end if;
-    perform 1 from mainspring_stored.jobs j where j.state || '' <> 'running' and j.id in (
-        select k.job from unnest(p_key, p_conflict) as u(hash, conflict) join mainspring_stored.keys k on k.hash = any(array[u.hash])
-        where u.conflict = 'replace'
-    ) order by j.id for update;
+    woken := mainspring_stored.lock_keys_v1(
+        array(select k.hash from unnest(p_key) with ordinality as k(hash, n) where k.hash is not null and p_take[k.n]), p_now
+    );
+    perform mainspring_stored.lock_key_holders_v1(p_key, p_conflict);
     v_now := mainspring_stored.now_v1(p_now);
     for v_new in
         select u.n::integer as at, u.*, row_number() over (partition by u.hash order by u.n) > 1 as again
@@ -5017,11 +5575,12 @@ begin
             raise exception '%', encode(v_holder, 'hex') using errcode = 'MS002', detail = p_task[v_new.at];
         end if;
         if v_holder is not null and v_new.conflict = 'return' then
-            return query select v_new.at, v_holder, null::bytea, null::text;
+            p_take[v_new.at] := false;
+            answers[v_new.at] := v_holder;
             continue;
         end if;
         if v_holder is not null then
-            return query select v_new.at, null::bytea, v_holder, null::text;
+            losers := losers || v_holder;
             if not exists (select 1 from mainspring_stored.jobs j where j.id = v_holder) then
                 perform mainspring_stored.resume_pruning_v1(v_holder);
             end if;
@@ -5032,6 +5591,47 @@ begin
             print = decode(v_mode ->> 'print', 'hex')
         where k.hash = v_new.hash;
     end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.take_latest_key_v1(p_key mainspring_stored.keys, p_live bytea, p_id bytea, p_mode text, p_window bigint, p_now bigint, OUT parent bytea, OUT due bigint) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_previous bytea;
+begin
+    if p_mode = 'debounce' then
+        due := p_now + p_window;
+    elsif p_mode = 'keep_last' then
+        v_previous := (select j.id from mainspring_stored.jobs j where j.id = coalesce(p_live, p_key.previous));
+        parent := v_previous;
+    else
+        select s.id, case when s.started > p_now then p_now else s.started end + p_window into v_previous, due
+        from mainspring_stored.find_starts_v1(array[p_key.job, p_key.previous]) s order by s.id = p_key.job desc limit 1;
+    end if;
+    update mainspring_stored.keys k
+    set job = p_id, until = 0, mode = p_mode, previous = v_previous, replaced_by = null, print = null,
+        span = case when p_mode = 'throttle' then p_window else 0 end
+    where k.hash = p_key.hash;
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.take_out_waiting_v1(p_job mainspring_stored.jobs, p_key mainspring_stored.keys, p_by bytea, p_mode text, p_window bigint, p_max_wait bigint, p_now bigint, OUT parent bytea, OUT due bigint) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+begin
+    delete from mainspring_stored.jobs j where j.id = p_job.id;
+    delete from mainspring_stored.edges e where e.child = p_job.id;
+    delete from mainspring_stored.marks m where m.job = p_job.id;
+    delete from mainspring_stored.follow_ups f where f.job = p_job.id;
+    update mainspring_stored.keys k
+    set replaced_by = p_by, span = case when p_mode = 'throttle' then p_window else 0 end
+    where k.hash = p_key.hash;
+    parent := case when p_job.deps > 0 then p_key.previous end;
+    due := case p_mode
+        when 'debounce' then least(p_now + p_window, p_job.enqueued + nullif(p_max_wait, 0))
+        when 'throttle' then coalesce(p_job.due, p_now)
+    end;
 end
 $$;
 
@@ -5071,60 +5671,6 @@ begin
 end
 $$;
 
-CREATE TABLE mainspring_stored.breakers (
-    name text NOT NULL COLLATE pg_catalog."C",
-    failures bigint DEFAULT 0 NOT NULL,
-    calls bigint DEFAULT 0 NOT NULL,
-    until bigint DEFAULT 0 NOT NULL,
-    opened bigint DEFAULT 0 NOT NULL,
-    probing boolean DEFAULT false NOT NULL,
-    tripped boolean DEFAULT false NOT NULL,
-    error text DEFAULT ''::text NOT NULL,
-    counts jsonb DEFAULT '[]'::jsonb NOT NULL,
-    changed_by xid8
-)
-WITH (fillfactor='50');
-
-CREATE FUNCTION mainspring_stored.trim_window_v1(p_breaker mainspring_stored.breakers, p_span bigint, p_now bigint) RETURNS mainspring_stored.breakers
-    LANGUAGE plpgsql
-    AS $$
-begin
-    select coalesce(jsonb_agg(jsonb_build_array(s.begin, s.good, s.bad)), '[]'), coalesce(sum(s.bad), 0),
-        coalesce(sum(s.good + s.bad), 0)
-    into p_breaker.counts, p_breaker.failures, p_breaker.calls from (
-        select (c ->> 0)::bigint as begin, sum((c ->> 1)::bigint) as good, sum((c ->> 2)::bigint) as bad
-        from jsonb_array_elements(p_breaker.counts) as c where (c ->> 0)::bigint > p_now - p_span group by 1
-    ) s;
-    return p_breaker;
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.trip_breaker_v1(p_name text, p_span bigint, p_now bigint) RETURNS text[]
-    LANGUAGE plpgsql
-    AS $$
-declare
-    v_now bigint;
-    v_woken text[];
-begin
-    perform mainspring_stored.guard_v1();
-    if not exists (select 1 from mainspring_stored.limits l where l.name = p_name and l.kind = 'breaker') then
-        return null;
-    end if;
-    perform mainspring_stored.lock_buckets_v1(array[p_name]);
-    v_now := mainspring_stored.now_v1(p_now);
-    delete from mainspring_stored.breakers b where b.name = p_name;
-    if p_span is distinct from 0 then
-        insert into mainspring_stored.breakers (name, until, opened, tripped)
-        values (p_name, coalesce(v_now + p_span, 4503599627370496), v_now, true);
-    end if;
-    with waiting as (
-        delete from mainspring_stored.waiting_queues w where w.bucket = p_name returning w.queue
-    )
-    select array(select t.queue from waiting t) into v_woken;
-    return v_woken;
-end
-$$;
-
 CREATE FUNCTION mainspring_stored.try_lock_buckets_v1(p_names text[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
@@ -5142,7 +5688,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.turn_v1(p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer, p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_acks mainspring_stored.ack_v1[], p_want integer[], p_lane text[], p_n integer[], p_oldest integer[], p_max_scarce integer[], p_held bytea[], p_held_token bigint[], p_inline integer, p_max_bytes bigint, p_low_lane text[] DEFAULT '{}'::text[], p_low_priority integer[] DEFAULT '{}'::integer[], p_low_seq bigint[] DEFAULT '{}'::bigint[], p_good jsonb DEFAULT NULL::jsonb) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
+CREATE FUNCTION mainspring_stored.turn_v1(p_worker text, p_number bigint, p_seen bigint, p_now bigint, p_suspects integer, p_done bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_ran bigint[], p_acks mainspring_stored.ack_v1[], p_want integer[], p_lane text[], p_n integer[], p_ahead boolean[], p_held bytea[], p_held_token bigint[], p_inline integer, p_max_bytes bigint, p_low_lane text[] DEFAULT '{}'::text[], p_low_priority integer[] DEFAULT '{}'::integer[], p_low_seq bigint[] DEFAULT '{}'::bigint[], p_breakers jsonb DEFAULT NULL::jsonb) RETURNS TABLE(kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer, crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text)
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
@@ -5161,6 +5707,8 @@ declare
     v_locked text[] := '{}';
     v_locks mainspring_stored.limit_locks_v1 := row('{}', '{}', '{}', '{}', '{}', '{}', 0);
     v_every mainspring_stored.lane_v1[];
+    v_found mainspring_stored.lane_v1[];
+    v_passed boolean := false;
     v_rechecked bigint[] := '{}';
     v_limited boolean := false;
     v_spent boolean := false;
@@ -5171,6 +5719,7 @@ declare
     v_held_back mainspring_stored.held_back_v1;
     v_held text[] := '{}';
     v_moved mainspring_stored.moved_v1;
+    v_ended mainspring_stored.parent_end_v1[] := '{}';
     v_woken text[] := '{}';
     v_breaker_woken text[] := '{}';
     v_acks mainspring_stored.ack_v1[] := p_acks;
@@ -5179,10 +5728,13 @@ declare
     v_suspect boolean;
     v_subset mainspring_stored.lane_v1[];
     v_only mainspring_stored.lane_v1;
+    v_before bigint;
     v_started text[] := '{}';
     v_starts bigint := 0;
-    v_left integer;
-    v_max_scarce integer;
+    v_own integer;
+    v_left integer := 0;
+    v_surplus integer := 0;
+    v_behind integer;
     v_most integer;
     v_taken integer;
     v_bytes_left bigint := p_max_bytes;
@@ -5205,6 +5757,9 @@ begin
             using errcode = 'MS001';
     end if;
     v_repeat := p_number = v_worker.turn;
+    if cardinality(p_done) + cardinality(p_acks) > 0 then
+        perform mainspring_stored.follow_clock_v1(v_now);
+    end if;
 
     if not v_repeat and cardinality(p_lane) > 0 then
         -- A pause waits for the turns that have read the modes already: no turn claims after the pause was confirmed.
@@ -5221,12 +5776,12 @@ begin
     if v_worker.limited and cardinality(p_done) + cardinality(p_acks) > 0 then
         v_freed := mainspring_stored.list_acked_buckets_v1(p_worker, p_done, p_acks);
     end if;
-    if p_good is not null and not v_repeat then
-        v_freed := v_freed || array(select g.name from jsonb_object_keys(p_good) as g(name));
+    if p_breakers is not null then
+        v_freed := v_freed || mainspring_stored.list_swapped_v1(p_breakers);
     end if;
+    v_found := v_lanes;
     if v_limited or cardinality(v_freed) > 0 then
-        v_locks := mainspring_stored.lock_limits_v1(v_lanes, v_freed, p_n, p_max_scarce, p_acks, p_good is not null, p_worker,
-            v_now, p_now);
+        v_locks := mainspring_stored.lock_limits_v1(v_lanes, v_freed, p_n, p_ahead, p_acks, p_worker, v_now, p_now);
         if cardinality(v_locks.lanes) < cardinality(v_lanes) then
             v_lanes := v_locks.lanes;
             v_limited := exists (select 1 from unnest(v_lanes) l where l.buckets is not null);
@@ -5236,28 +5791,31 @@ begin
     end if;
     v_every := v_lanes;
     v_walked := mainspring_stored.count_walked_v1() - v_walked;
-    if cardinality(v_freed) > 0 and mainspring_stored.names_breaker_v1(v_freed) then
-        v_breaker_woken := mainspring_stored.report_acks_v1(
-            p_worker, p_done, p_token, p_acks, v_freed, case when not v_repeat then p_good end, v_now
+    if p_breakers is not null then
+        v_breaker_woken := mainspring_stored.swap_rows_v1(p_breakers, v_now);
+        -- Their capacity was read before: a breaker may have opened now.
+        v_locks.plentiful := array(
+            select u.name from unnest(v_locks.plentiful) as u(name)
+            where u.name <> all(mainspring_stored.list_swapped_v1(p_breakers))
         );
     end if;
     if cardinality(p_done) > 0 then
-        v_moved := mainspring_stored.ack_successes_v1(p_worker, p_done, p_token, p_result, p_error, v_worker.limited, v_now);
-        v_woken := v_moved.woken;
+        v_moved := mainspring_stored.ack_successes_v1(
+            p_worker, p_done, p_token, p_result, p_error, p_ran, v_worker.limited, v_now
+        );
+        if v_moved.parents then
+            v_ended := array(select row(u.id, 'succeeded')::mainspring_stored.parent_end_v1 from unnest(v_moved.done) as u(id));
+        end if;
         if cardinality(v_moved.done) < cardinality(p_done) then
-            v_acks := p_acks || mainspring_stored.list_unmoved_acks_v1(v_moved, p_done, p_token, p_result, p_error);
+            v_acks := p_acks || mainspring_stored.list_unmoved_acks_v1(v_moved, p_done, p_token, p_result, p_error, p_ran);
         end if;
     end if;
     if cardinality(v_acks) > 0 then
         return query select a.kind, a.id, a.token, null, a.queue, null, null::integer, null::integer, null::integer,
             null::integer, null::boolean, null::bigint, null::bigint, null::bytea, null::bigint, null
-        from mainspring_stored.apply_acks_v1(p_worker, v_acks, v_now) a;
-    end if;
-    if v_moved.schedules is not null then
-        v_woken := v_woken || mainspring_stored.note_success_v1(v_moved.schedules, v_now);
-    end if;
-    if cardinality(p_acks) > 0 and exists (select 1 from unnest(p_acks) a where a.schedule is not null) then
-        v_woken := v_woken || mainspring_stored.apply_joined_v1(p_acks, v_now);
+        from mainspring_stored.apply_acks_v1(p_worker, v_acks, v_now, v_ended) a;
+    elsif cardinality(v_ended) > 0 then
+        v_woken := mainspring_stored.resolve_dependents_v1(v_ended, null, v_now);
     end if;
     if cardinality(v_freed) > 0 then
         v_spent := exists (select 1 from unnest(p_acks) a where a.spent is not null or a.buckets is not null);
@@ -5280,7 +5838,12 @@ begin
         v_bytes_left := p_max_bytes - mainspring_stored.count_claimed_bytes_v1(p_worker, p_number);
     else
         for v_want in 1 .. cardinality(p_n) loop
-            v_left := p_n[v_want];
+            -- A want without lanes is a want ahead, in the lanes of the want before. It gets nothing if that got too few.
+            v_own := case when v_want = any(p_want) then v_want else v_own end;
+            continue when v_own < v_want and v_left > 0;
+            v_left := p_n[v_want] - v_surplus;
+            v_surplus := 0;
+            v_behind := case when v_want + 1 = any(p_want) then 0 else coalesce(p_n[v_want + 1], 0) end;
             continue when v_left <= 0;
             if v_want > 1 then
                 v_bytes_left := p_max_bytes - mainspring_stored.count_claimed_bytes_v1(p_worker, p_number);
@@ -5290,20 +5853,19 @@ begin
                 v_lanes := mainspring_stored.find_lanes_v1(
                     array(
                         select u.lane from unnest(p_want, p_lane, v_open) as u(want, lane, free)
-                        where u.want = v_want and u.free
+                        where u.want = v_own and u.free
                     ), v_worker.tasks, p_low_lane
                 );
                 v_limited := v_limited or exists (select 1 from unnest(v_lanes) l where l.buckets is not null);
-            elsif cardinality(p_n) > 1 then
+            elsif p_want[cardinality(p_want)] > 1 then
                 v_lanes := array(
                     select l from unnest(v_every) l where exists (
                         select 1 from unnest(p_want, p_lane, v_open) as u(want, lane, free)
-                        where u.want = v_want and u.free and l.lane collate "C" >= u.lane and l.lane collate "C" < u.lane || '@'
+                        where u.want = v_own and u.free and l.lane collate "C" >= u.lane and l.lane collate "C" < u.lane || '@'
                     )
                 );
             end if;
-            v_max_scarce := coalesce(p_max_scarce[v_want], v_left);
-            if v_max_scarce <= 0 then
+            if p_ahead[v_want] then
                 v_lanes := mainspring_stored.claimable_ahead_v1(v_lanes, v_locks.ahead);
             end if;
             if cardinality(p_low_lane) > 0 then
@@ -5311,7 +5873,7 @@ begin
                 return query select t.* from mainspring_stored.claim_above_v1(
                     array(
                         select distinct u.lane from unnest(p_want, p_lane, v_open) as u(want, lane, free)
-                        where u.want = v_want and u.free and u.lane = any(p_low_lane)
+                        where u.want = v_own and u.free and u.lane = any(p_low_lane)
                     ), v_low, p_worker, p_number, p_now, p_low_lane, p_low_priority, p_low_seq, p_inline, p_max_bytes
                 ) t;
                 get diagnostics v_low = row_count;
@@ -5322,12 +5884,11 @@ begin
             end if;
             continue when cardinality(v_lanes) = 0;
             v_only := v_lanes[1];
-            if cardinality(v_lanes) = 1 and not v_only.suspect and coalesce(v_only.buckets <@ v_locks.plentiful, true) and (
-                p_oldest[v_want] = 0 or mainspring_stored.has_one_priority_v1(v_only.lane, v_only.priority)
-            ) then
+            if cardinality(v_lanes) = 1 and not v_only.suspect and coalesce(v_only.buckets <@ v_locks.plentiful, true) then
+                v_before := mainspring_stored.find_other_key_v1(v_only.lane, v_only.priority);
                 return query select t.* from mainspring_stored.claim_lane_v1(
-                    v_only.lane, v_only.priority, v_only.priority, v_only.seq, v_left, p_worker, p_number, p_now, p_inline,
-                        v_bytes_left
+                    v_only.lane, v_only.priority, v_only.seq, v_before, v_left + v_behind, p_worker, p_number, p_now,
+                        p_inline, v_bytes_left
                 ) t;
                 get diagnostics v_taken = row_count;
                 if v_taken > 0 and v_only.buckets is not null then
@@ -5338,22 +5899,12 @@ begin
                     v_started := v_only.buckets;
                     v_starts := v_starts + v_taken;
                 end if;
-                v_left := v_left - v_taken;
+                v_surplus := greatest(v_taken - v_left, 0);
+                v_left := greatest(v_left - v_taken, 0);
                 continue when v_left = 0;
                 v_bytes_left := p_max_bytes - mainspring_stored.count_claimed_bytes_v1(p_worker, p_number);
                 exit when v_bytes_left <= 0;
-                if v_only.buckets is null then
-                    return query select t.* from mainspring_stored.claim_lane_v1(
-                        v_only.lane, v_only.priority - 1, -2147483648, null, v_left, p_worker, p_number, p_now,
-                            p_inline, v_bytes_left
-                    ) t;
-                    get diagnostics v_taken = row_count;
-                    if v_taken > 0 and v_taken < v_left then
-                        v_bytes_left := p_max_bytes - mainspring_stored.count_claimed_bytes_v1(p_worker, p_number);
-                        exit when v_bytes_left <= 0;
-                    end if;
-                    continue;
-                end if;
+                continue when v_only.buckets is null and v_before is null;
             end if;
             if v_starts > 0 then
                 perform mainspring_stored.record_lane_starts_v1(p_worker, v_started, v_starts, mainspring_stored.now_v1(p_now));
@@ -5365,16 +5916,12 @@ begin
                 v_most := case when v_suspect then least(v_left, v_suspects) else v_left end;
                 if exists (select 1 from unnest(v_subset) l where l.buckets is not null) then
                     v_pick := mainspring_stored.pick_limited_v1(
-                        v_subset, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_max_scarce, v_locked,
-                        v_locks.shared, v_locks.skipped, v_now
+                        v_subset, v_most, p_ahead[v_want], v_locked, v_locks.shared, v_locks.skipped, v_now
                     );
                 else
-                    v_pick := row(
-                        mainspring_stored.pick_v1(v_subset, v_most, case when v_suspect then 0 else p_oldest[v_want] end, v_now),
-                        '{}', '{}', v_locked, false
-                    );
+                    v_pick := row(mainspring_stored.pick_v1(v_subset, v_most, v_now), '{}', v_locked, false);
                 end if;
-                return query select t.* from mainspring_stored.claim_jobs_v1(v_pick.ids, v_pick.scarce, p_worker, p_number, p_now,
+                return query select t.* from mainspring_stored.claim_jobs_v1(v_pick.ids, p_worker, p_number, p_now,
                     p_inline, v_bytes_left) t;
                 get diagnostics v_taken = row_count;
                 v_locked := v_pick.locked;
@@ -5390,10 +5937,9 @@ begin
                     v_held := v_held || v_held_back.queues;
                     v_next := least(v_next, v_held_back.next_at);
                 end if;
+                v_left := v_left - v_taken;
                 if v_suspect then
                     v_suspects := v_suspects - v_taken;
-                    v_left := v_left - v_taken;
-                    v_max_scarce := v_max_scarce - cardinality(v_pick.scarce);
                     v_bytes_left := p_max_bytes - mainspring_stored.count_claimed_bytes_v1(p_worker, p_number);
                 elsif v_taken < cardinality(v_pick.ids) then
                     v_bytes_left := 0;
@@ -5404,6 +5950,16 @@ begin
         end loop;
         if v_starts > 0 then
             perform mainspring_stored.record_lane_starts_v1(p_worker, v_started, v_starts, mainspring_stored.now_v1(p_now));
+        end if;
+        if true = any(p_ahead)
+            and cardinality(mainspring_stored.claimable_ahead_v1(v_found, v_locks.plentiful)) < cardinality(v_found)
+        then
+            v_passed := mainspring_stored.passes_over_v1(v_found, (select sum(n) from unnest(p_n) n), p_worker, p_number, v_now);
+        end if;
+        if cardinality(v_every) + cardinality(p_low_lane) + cardinality(p_done) + cardinality(p_acks) = 0
+            and p_breakers is null
+        then -- Only the number is written. If it is lost, nothing was claimed in this turn, and the next number is greater.
+            perform set_config('synchronous_commit', 'off', true);
         end if;
         update mainspring_stored.workers w
         set turn = p_number, seen = v_now,
@@ -5428,13 +5984,18 @@ begin
         kind := 'more';
         return next;
     end if;
+    if v_passed then
+        kind := 'passed';
+        return next;
+    end if;
     if cardinality(v_held) > 0 then
         return query select distinct t.* from unnest(v_held) as h(queue)
             cross join mainspring_stored.reply_row_v1('held', h.queue, null) t;
     end if;
-    if cardinality(v_locked) > 0 and mainspring_stored.names_breaker_v1(v_locked) then
-        return query select t.* from mainspring_stored.list_changed_breakers_v1(v_locked, v_now) as n(breaker)
-        cross join mainspring_stored.reply_row_v1('breaker', null, n.breaker) t;
+    if p_breakers is not null then
+        return query select t.* from jsonb_to_recordset(p_breakers) as s(name text)
+        cross join lateral mainspring_stored.read_breaker_v1(s.name, v_now) as r(breaker)
+        cross join lateral mainspring_stored.reply_row_v1('breaker', null, r.breaker) t where r.breaker is not null;
     end if;
     if v_next is not null then
         kind := 'next';
@@ -5453,68 +6014,43 @@ CREATE FUNCTION mainspring_stored.unkeyed_lock_v1(p_name text) RETURNS bigint
     select hashtextextended('mainspring_stored unkeyed ' || p_name, 0)
 $$;
 
-CREATE FUNCTION mainspring_stored.update_breaker_v1(p_name text, p_succeeded bigint, p_failed bigint, p_bad bigint, p_good bigint, p_error text, p_now bigint) RETURNS text[]
+CREATE FUNCTION mainspring_stored.wait_for_parents_v1(p_id bytea[], p_take boolean[], p_child_at integer[], p_parent bytea[], p_parent_at integer[], p_policy text[], p_join_at integer[]) RETURNS mainspring_stored.waits_v1
     LANGUAGE plpgsql
     AS $$
 declare
-    v_limit mainspring_stored.limits;
-    v_breaker mainspring_stored.breakers;
-    v_before bigint;
-    v_opens boolean := false;
-    v_woken text[] := '{}';
+    v_judged mainspring_stored.judged_edge_v1[] := '{}';
+    v_waits mainspring_stored.waits_v1;
 begin
-    select * into v_limit from mainspring_stored.limits l where l.name = p_name and l.kind = 'breaker';
-    if v_limit.name is null then
-        return '{}';
-    end if;
-    select * into v_breaker from mainspring_stored.breakers b where b.name = p_name;
-    if v_breaker.name is null then
-        v_breaker := row(p_name, 0, 0, 0, 0, false, false, '', '[]'::jsonb, null)::mainspring_stored.breakers;
-    end if;
-    v_before := v_breaker.until;
-    if v_before > p_now or v_before > coalesce(greatest(p_succeeded, p_failed), 0) then
-        return '{}';
-    elsif v_before > 0 and v_before > coalesce(p_succeeded, 0) then
-        v_opens := true;
-    else
-        if v_before > 0 then
-            v_breaker := row(p_name, 0, 0, 0, 0, false, false, '', '[]'::jsonb, null)::mainspring_stored.breakers;
-        elsif p_bad = 0 and (v_limit.share > 0 and p_good = 0 or v_limit.share = 0 and v_breaker.failures = 0) then
-            return '{}';
+    if cardinality(p_child_at) > 0 then
+        perform 1 from mainspring_stored.jobs j where j.id = any(p_parent) order by j.id for key share;
+        if 'wait' = any(p_policy) then
+            perform 1 from mainspring_stored.dead d where d.id = any(p_parent) order by d.id for key share;
+            perform 1 from mainspring_stored.jobs j where j.id = any(p_parent) order by j.id for key share;
         end if;
-        if v_limit.share > 0 then
-            v_breaker.counts := v_breaker.counts
-                || jsonb_build_array(jsonb_build_array(p_now - p_now % greatest(v_limit.span / 10, 1),
-                    p_good, p_bad));
-            v_breaker := mainspring_stored.trim_window_v1(v_breaker, v_limit.span, p_now);
-            v_opens := p_bad > 0 and v_breaker.calls >= v_limit.burst
-                and v_breaker.failures * 1000000 >= v_limit.share * v_breaker.calls;
-        else
-            v_breaker.failures := case when p_succeeded is null and p_good = 0 then v_breaker.failures else 0 end + p_bad;
-            v_breaker.calls := 0;
-            v_breaker.counts := '[]';
-            v_opens := p_bad > 0 and v_breaker.failures >= v_limit.burst;
-        end if;
+        -- A new statement: a parent whose end was waited for is found in the table where it went.
+        perform mainspring_stored.refuse_missing_parents_v1(p_id, p_take, p_child_at, p_parent, p_parent_at);
+        v_judged := mainspring_stored.judge_parents_v1(p_take, p_child_at, p_parent, p_parent_at, p_policy);
     end if;
-    if p_bad > 0 then
-        v_breaker.error := p_error;
-    end if;
-    if v_opens then
-        v_breaker.until := p_now + v_limit.per;
-        v_breaker.opened := p_now;
-        v_breaker.probing := false;
-        v_breaker.tripped := false;
-        v_breaker.counts := '[]';
-    end if;
-    if v_breaker.until <> v_before then
-        v_breaker.changed_by := pg_current_xact_id();
-        with waiting as (
-            delete from mainspring_stored.waiting_queues w where w.bucket = p_name returning w.queue
-        )
-        select array(select t.queue from waiting t) into v_woken;
-    end if;
-    perform mainspring_stored.write_breaker_v1(v_breaker);
-    return v_woken;
+    with children as materialized (
+        select e.at, count(*) filter (where e.effect = 'stays')::integer as n,
+            max(e.effect) filter (where e.effect <> 'stays') as reason
+        from unnest(v_judged) e group by e.at
+    )
+    select array(
+            select sum(w.n)::integer from (
+                select s.at, 0 as n from generate_subscripts(p_id, 1) as s(at)
+                union all
+                select c.at, greatest(c.n, (c.reason is not null)::integer) from children c
+                union all
+                select u.at, 1 from unnest(p_join_at) as u(at)
+            ) w group by w.at order by w.at
+        ), array(select p_id[c.at] from children c where c.reason = 'parent'),
+        array(select p_id[c.at] from children c where c.reason = 'bypassed'),
+        array(select e.at from unnest(v_judged) e where e.effect = 'stays'),
+        array(select e.parent from unnest(v_judged) e where e.effect = 'stays'),
+        array(select e.policy from unnest(v_judged) e where e.effect = 'stays')
+    into v_waits;
+    return v_waits;
 end
 $$;
 
@@ -5526,17 +6062,6 @@ begin
         select 1 from mainspring_stored.limits k
         where k.name = any(array[split_part(p_row.waits_for, '=', 1)]) and k.kind in ('rate', 'smooth')
     );
-end
-$$;
-
-CREATE FUNCTION mainspring_stored.write_breaker_v1(p_breaker mainspring_stored.breakers) RETURNS void
-    LANGUAGE plpgsql
-    AS $$
-begin
-    insert into mainspring_stored.breakers select p_breaker.* on conflict (name) do update set
-        failures = excluded.failures, calls = excluded.calls, until = excluded.until, opened = excluded.opened,
-        probing = excluded.probing, tripped = excluded.tripped, error = excluded.error, counts = excluded.counts,
-        changed_by = excluded.changed_by;
 end
 $$;
 
@@ -5554,10 +6079,20 @@ CREATE TABLE mainspring_stored.attempts (
     worker text NOT NULL,
     started bigint NOT NULL,
     ended bigint NOT NULL,
+    ran bigint,
     outcome text NOT NULL,
     acked boolean NOT NULL,
     error bytea
 );
+
+CREATE TABLE mainspring_stored.breakers (
+    name text NOT NULL COLLATE pg_catalog."C",
+    rev bigint DEFAULT 0 NOT NULL,
+    until bigint DEFAULT 0 NOT NULL,
+    opened bigint DEFAULT 0 NOT NULL,
+    doc text DEFAULT ''::text NOT NULL
+)
+WITH (fillfactor='50');
 
 CREATE TABLE mainspring_stored.bucket_uses (
     bucket text NOT NULL COLLATE pg_catalog."C",
@@ -5588,6 +6123,7 @@ CREATE TABLE mainspring_stored.dead (
     record bytea CONSTRAINT finished_record_not_null NOT NULL,
     worker text,
     started bigint,
+    ran bigint,
     result bytea,
     error bytea,
     expires bigint,
@@ -5599,27 +6135,8 @@ CREATE TABLE mainspring_stored.dead (
     label text,
     buckets text[],
     costs bigint[],
-    schedule text COLLATE pg_catalog."C",
     CONSTRAINT dead_check CHECK (((state = 'dead'::text) AND (reason IS NOT NULL)))
 );
-
-CREATE TABLE mainspring_stored.dependencies (
-    schedule text NOT NULL COLLATE pg_catalog."C",
-    after text NOT NULL COLLATE pg_catalog."C",
-    noted boolean DEFAULT false NOT NULL
-)
-WITH (fillfactor='50');
-
-CREATE TABLE mainspring_stored.dependency_rechecks (
-    schedule text NOT NULL
-);
-
-CREATE TABLE mainspring_stored.dependents (
-    name text NOT NULL COLLATE pg_catalog."C",
-    released bytea,
-    token bigint DEFAULT 0 NOT NULL
-)
-WITH (fillfactor='50');
 
 CREATE TABLE mainspring_stored.documents (
     kind text NOT NULL COLLATE pg_catalog."C",
@@ -5632,7 +6149,7 @@ CREATE TABLE mainspring_stored.edges (
     parent bytea NOT NULL,
     child bytea NOT NULL,
     policy text NOT NULL,
-    CONSTRAINT edges_policy_check CHECK ((policy = ANY (ARRAY['fail'::text, 'ignore'::text])))
+    CONSTRAINT edges_policy_check CHECK ((policy = ANY (ARRAY['fail'::text, 'ignore'::text, 'skip'::text, 'wait'::text, 'failed'::text, 'dead'::text, 'member'::text, 'hold'::text])))
 );
 
 CREATE TABLE mainspring_stored.fair_clocks (
@@ -5663,6 +6180,7 @@ CREATE TABLE mainspring_stored.finished (
     record bytea NOT NULL,
     worker text,
     started bigint,
+    ran bigint,
     result bytea,
     error bytea,
     expires bigint,
@@ -5674,48 +6192,10 @@ CREATE TABLE mainspring_stored.finished (
     label text,
     buckets text[],
     costs bigint[],
-    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 )
 PARTITION BY RANGE (finished);
-
-CREATE TABLE mainspring_stored.finished_20261118 (
-    seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
-    token bigint CONSTRAINT finished_token_not_null NOT NULL,
-    enqueued bigint CONSTRAINT finished_enqueued_not_null NOT NULL,
-    finished bigint CONSTRAINT finished_finished_not_null NOT NULL,
-    priority integer CONSTRAINT finished_priority_not_null NOT NULL,
-    attempt integer CONSTRAINT finished_attempt_not_null NOT NULL,
-    epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
-    crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
-    crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
-    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
-    early boolean CONSTRAINT finished_early_not_null NOT NULL,
-    id bytea CONSTRAINT finished_id_not_null NOT NULL,
-    state text CONSTRAINT finished_state_not_null NOT NULL,
-    task text CONSTRAINT finished_task_not_null NOT NULL,
-    queue text CONSTRAINT finished_queue_not_null NOT NULL,
-    home text CONSTRAINT finished_home_not_null NOT NULL,
-    lane text CONSTRAINT finished_lane_not_null NOT NULL,
-    record bytea CONSTRAINT finished_record_not_null NOT NULL,
-    worker text,
-    started bigint,
-    result bytea,
-    error bytea,
-    expires bigint,
-    keep bigint,
-    drop_at bigint,
-    key bytea,
-    reason text,
-    note text,
-    label text,
-    buckets text[],
-    costs bigint[],
-    schedule text COLLATE pg_catalog."C",
-    CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
-    CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
-);
 
 CREATE TABLE mainspring_stored.finished_20261119 (
     seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
@@ -5738,6 +6218,7 @@ CREATE TABLE mainspring_stored.finished_20261119 (
     record bytea CONSTRAINT finished_record_not_null NOT NULL,
     worker text,
     started bigint,
+    ran bigint,
     result bytea,
     error bytea,
     expires bigint,
@@ -5749,7 +6230,6 @@ CREATE TABLE mainspring_stored.finished_20261119 (
     label text,
     buckets text[],
     costs bigint[],
-    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -5775,6 +6255,7 @@ CREATE TABLE mainspring_stored.finished_20261120 (
     record bytea CONSTRAINT finished_record_not_null NOT NULL,
     worker text,
     started bigint,
+    ran bigint,
     result bytea,
     error bytea,
     expires bigint,
@@ -5786,7 +6267,6 @@ CREATE TABLE mainspring_stored.finished_20261120 (
     label text,
     buckets text[],
     costs bigint[],
-    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -5812,6 +6292,7 @@ CREATE TABLE mainspring_stored.finished_20261121 (
     record bytea CONSTRAINT finished_record_not_null NOT NULL,
     worker text,
     started bigint,
+    ran bigint,
     result bytea,
     error bytea,
     expires bigint,
@@ -5823,7 +6304,6 @@ CREATE TABLE mainspring_stored.finished_20261121 (
     label text,
     buckets text[],
     costs bigint[],
-    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -5849,6 +6329,7 @@ CREATE TABLE mainspring_stored.finished_20261122 (
     record bytea CONSTRAINT finished_record_not_null NOT NULL,
     worker text,
     started bigint,
+    ran bigint,
     result bytea,
     error bytea,
     expires bigint,
@@ -5860,7 +6341,6 @@ CREATE TABLE mainspring_stored.finished_20261122 (
     label text,
     buckets text[],
     costs bigint[],
-    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -5886,6 +6366,7 @@ CREATE TABLE mainspring_stored.finished_20261123 (
     record bytea CONSTRAINT finished_record_not_null NOT NULL,
     worker text,
     started bigint,
+    ran bigint,
     result bytea,
     error bytea,
     expires bigint,
@@ -5897,7 +6378,6 @@ CREATE TABLE mainspring_stored.finished_20261123 (
     label text,
     buckets text[],
     costs bigint[],
-    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -5923,6 +6403,7 @@ CREATE TABLE mainspring_stored.finished_20261124 (
     record bytea CONSTRAINT finished_record_not_null NOT NULL,
     worker text,
     started bigint,
+    ran bigint,
     result bytea,
     error bytea,
     expires bigint,
@@ -5934,7 +6415,6 @@ CREATE TABLE mainspring_stored.finished_20261124 (
     label text,
     buckets text[],
     costs bigint[],
-    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -5960,6 +6440,7 @@ CREATE TABLE mainspring_stored.finished_20261125 (
     record bytea CONSTRAINT finished_record_not_null NOT NULL,
     worker text,
     started bigint,
+    ran bigint,
     result bytea,
     error bytea,
     expires bigint,
@@ -5971,7 +6452,43 @@ CREATE TABLE mainspring_stored.finished_20261125 (
     label text,
     buckets text[],
     costs bigint[],
-    schedule text COLLATE pg_catalog."C",
+    CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
+    CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
+);
+
+CREATE TABLE mainspring_stored.finished_20261126 (
+    seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
+    token bigint CONSTRAINT finished_token_not_null NOT NULL,
+    enqueued bigint CONSTRAINT finished_enqueued_not_null NOT NULL,
+    finished bigint CONSTRAINT finished_finished_not_null NOT NULL,
+    priority integer CONSTRAINT finished_priority_not_null NOT NULL,
+    attempt integer CONSTRAINT finished_attempt_not_null NOT NULL,
+    epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
+    crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
+    crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
+    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
+    early boolean CONSTRAINT finished_early_not_null NOT NULL,
+    id bytea CONSTRAINT finished_id_not_null NOT NULL,
+    state text CONSTRAINT finished_state_not_null NOT NULL,
+    task text CONSTRAINT finished_task_not_null NOT NULL,
+    queue text CONSTRAINT finished_queue_not_null NOT NULL,
+    home text CONSTRAINT finished_home_not_null NOT NULL,
+    lane text CONSTRAINT finished_lane_not_null NOT NULL,
+    record bytea CONSTRAINT finished_record_not_null NOT NULL,
+    worker text,
+    started bigint,
+    ran bigint,
+    result bytea,
+    error bytea,
+    expires bigint,
+    keep bigint,
+    drop_at bigint,
+    key bytea,
+    reason text,
+    note text,
+    label text,
+    buckets text[],
+    costs bigint[],
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -5997,6 +6514,7 @@ CREATE TABLE mainspring_stored.finished_rest (
     record bytea CONSTRAINT finished_record_not_null NOT NULL,
     worker text,
     started bigint,
+    ran bigint,
     result bytea,
     error bytea,
     expires bigint,
@@ -6008,7 +6526,6 @@ CREATE TABLE mainspring_stored.finished_rest (
     label text,
     buckets text[],
     costs bigint[],
-    schedule text COLLATE pg_catalog."C",
     CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
@@ -6058,46 +6575,17 @@ CREATE TABLE mainspring_stored.items (
     data bytea NOT NULL
 );
 
-CREATE TABLE mainspring_stored.jobs (
-    seq bigint DEFAULT 0 NOT NULL,
-    token bigint DEFAULT 0 NOT NULL,
-    enqueued bigint NOT NULL,
-    priority integer NOT NULL,
-    attempt integer DEFAULT 0 NOT NULL,
-    epoch integer DEFAULT 1 NOT NULL,
-    crashes integer DEFAULT 0 NOT NULL,
-    crash_limit integer NOT NULL,
-    deps integer DEFAULT 0 NOT NULL,
-    followed smallint DEFAULT 0 NOT NULL,
-    early boolean NOT NULL,
-    parked boolean DEFAULT false NOT NULL,
-    counted boolean DEFAULT false NOT NULL,
-    id bytea NOT NULL,
-    state text NOT NULL,
-    task text NOT NULL,
-    queue text NOT NULL,
-    home text NOT NULL COLLATE pg_catalog."C",
-    lane text NOT NULL COLLATE pg_catalog."C",
-    record bytea NOT NULL,
-    worker text,
-    due bigint,
-    expires bigint,
-    started bigint,
-    turn bigint,
-    keep bigint,
-    key bytea,
-    ordered text,
-    buckets text[],
-    costs bigint[],
-    schedule text COLLATE pg_catalog."C",
-    held_schedule text COLLATE pg_catalog."C",
-    held_place bigint,
-    CONSTRAINT jobs_check CHECK (((state <> 'running'::text) OR (worker IS NOT NULL))),
-    CONSTRAINT jobs_check1 CHECK (((state = 'blocked'::text) = (deps > 0))),
-    CONSTRAINT jobs_check2 CHECK ((((held_place IS NULL) = (held_schedule IS NULL)) AND ((held_place IS NULL) OR (state = 'blocked'::text)))),
-    CONSTRAINT jobs_state_check CHECK ((state = ANY (ARRAY['blocked'::text, 'scheduled'::text, 'retrying'::text, 'ready'::text, 'running'::text])))
+CREATE TABLE mainspring_stored.joins (
+    total bigint DEFAULT 0 NOT NULL,
+    succeeded bigint DEFAULT 0 NOT NULL,
+    dead bigint DEFAULT 0 NOT NULL,
+    cancelled bigint DEFAULT 0 NOT NULL,
+    bypassed bigint DEFAULT 0 NOT NULL,
+    open boolean NOT NULL,
+    lenient boolean NOT NULL,
+    id bytea NOT NULL
 )
-WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+WITH (fillfactor='50');
 
 ALTER TABLE mainspring_stored.keyed_lanes ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME mainspring_stored.keyed_lanes_id_seq
@@ -6107,6 +6595,14 @@ ALTER TABLE mainspring_stored.keyed_lanes ALTER COLUMN id ADD GENERATED ALWAYS A
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE mainspring_stored.leads (
+    service text NOT NULL,
+    worker text NOT NULL,
+    until bigint NOT NULL,
+    fleet bigint NOT NULL
+)
+WITH (fillfactor='50');
 
 CREATE TABLE mainspring_stored.logs (
     job bytea NOT NULL,
@@ -6204,8 +6700,6 @@ CREATE TABLE mainspring_stored.waiting_queues (
     queue text NOT NULL
 );
 
-ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261118 FOR VALUES FROM ('1794960000000000') TO ('1795046400000000');
-
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261119 FOR VALUES FROM ('1795046400000000') TO ('1795132800000000');
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261120 FOR VALUES FROM ('1795132800000000') TO ('1795219200000000');
@@ -6220,55 +6714,52 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261125 FOR VALUES FROM ('1795564800000000') TO ('1795651200000000');
 
+ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261126 FOR VALUES FROM ('1795651200000000') TO ('1795737600000000');
+
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1794972799744006, 1, 1, 'hand-1-53b543', 1794972799745615, 1794972799760725, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1794972799744006, 1, 1, 'hand-1-53b543', 1794972799745615, 1794972799760725, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1795124036237531, 1, 1, 'hand-1-84b625', 1795124036238627, 1795124036254918, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1795124036237531, 1, 1, 'hand-1-84b625', 1795124036238627, 1795124036254918, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (2, 1794972799744006, 1794972799717010, 1794972799760725, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53b543', 1794972799745615, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL, NULL);
-
-INSERT INTO mainspring_stored.dependencies VALUES ('report', 'import', false);
-INSERT INTO mainspring_stored.dependencies VALUES ('report', 'export', false);
-
-INSERT INTO mainspring_stored.dependents VALUES ('report', NULL, 0);
+INSERT INTO mainspring_stored.dead VALUES (1795124036215922, 1795124036237531, 1795124036215920, 1795124036254918, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-84b625', 1795124036238627, 0, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.documents VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261118 VALUES (1, 1794972799744006, 1794972799717010, 1794972799760725, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53b543', 1794972799745615, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261118 VALUES (7, 0, 1794972799829358, 1794972799856892, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261119 VALUES (1795124036215921, 1795124036237531, 1795124036215920, 1795124036254918, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-84b625', 1795124036238627, 0, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261119 VALUES (1795124036215927, 0, 1795124036317997, 1795124036338841, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (4, 1794972799744006, 1794972799717010, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53b543', NULL, NULL, 1794972799745615, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (3, 1794972799744006, 1794972799717010, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-53b543', 1794976399760725, NULL, 1794972799745615, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (5, 0, 1794972799829358, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (6, 0, 1794972799829358, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794972799829358, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2794972799829358, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1794972799829358, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795124036215924, 1795124036237531, 1795124036215920, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-84b625', NULL, NULL, 1795124036238627, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795124036215923, 1795124036237531, 1795124036215920, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-84b625', 1795127636254918, NULL, 1795124036238627, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795124036215925, 0, 1795124036317997, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795124036215926, 0, 1795124036317997, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795124036317997, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2795124036317997, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795124036317997, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('01818aeb-f88a-4e7e-af6f-9e05da78e762', 0);
+INSERT INTO mainspring_stored.meta VALUES ('af1809b5-80ac-41d4-9118-5029940851c0', 0);
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1794972799864156, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1795124036343902, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1794972799808885);
+INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1795124036287613);
 
 INSERT INTO mainspring_stored.schedule_runs VALUES ('nightly', 5, '\x01900000000070008000000000000006', '\x7b7d');
 
-INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1794972799877672, 10, '\x7b7d');
+INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1795124036346699, 10, '\x7b7d');
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-53b543', 1, 2, false, false, 1794972799692672, 1794972799760725, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-84b625', 1, 2, false, false, 1795124036204958, 1795124036254918, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.keyed_lanes_id_seq', 1, false);
 
-SELECT pg_catalog.setval('mainspring_stored.seq', 7, true);
+SELECT pg_catalog.setval('mainspring_stored.seq', 1795124036215927, true);
 
 ALTER TABLE ONLY mainspring_stored.attempts
     ADD CONSTRAINT attempts_pkey PRIMARY KEY (job, token);
@@ -6282,12 +6773,6 @@ ALTER TABLE ONLY mainspring_stored.bucket_uses
 ALTER TABLE ONLY mainspring_stored.buckets
     ADD CONSTRAINT buckets_pkey PRIMARY KEY (name);
 
-ALTER TABLE ONLY mainspring_stored.dependencies
-    ADD CONSTRAINT dependencies_pkey PRIMARY KEY (schedule, after);
-
-ALTER TABLE ONLY mainspring_stored.dependents
-    ADD CONSTRAINT dependents_pkey PRIMARY KEY (name);
-
 ALTER TABLE ONLY mainspring_stored.documents
     ADD CONSTRAINT documents_pkey PRIMARY KEY (kind, name);
 
@@ -6296,6 +6781,9 @@ ALTER TABLE ONLY mainspring_stored.edges
 
 ALTER TABLE ONLY mainspring_stored.fair_clocks
     ADD CONSTRAINT fair_clocks_pkey PRIMARY KEY (queue, priority);
+
+ALTER TABLE ONLY mainspring_stored.flow_work
+    ADD CONSTRAINT flow_work_pkey PRIMARY KEY (id, work);
 
 ALTER TABLE ONLY mainspring_stored.follow_ups
     ADD CONSTRAINT follow_ups_pkey PRIMARY KEY (job, state, n);
@@ -6312,11 +6800,17 @@ ALTER TABLE ONLY mainspring_stored.items
 ALTER TABLE ONLY mainspring_stored.jobs
     ADD CONSTRAINT jobs_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY mainspring_stored.joins
+    ADD CONSTRAINT joins_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY mainspring_stored.keyed_lanes
     ADD CONSTRAINT keyed_lanes_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY mainspring_stored.keys
     ADD CONSTRAINT keys_pkey PRIMARY KEY (hash);
+
+ALTER TABLE ONLY mainspring_stored.leads
+    ADD CONSTRAINT leads_pkey PRIMARY KEY (service);
 
 ALTER TABLE ONLY mainspring_stored.limits
     ADD CONSTRAINT limits_pkey PRIMARY KEY (name);
@@ -6361,25 +6855,17 @@ CREATE INDEX dead_id ON mainspring_stored.dead USING btree (id);
 
 CREATE INDEX dead_label ON mainspring_stored.dead USING btree (COALESCE(label, reason));
 
-CREATE INDEX dependencies_after ON mainspring_stored.dependencies USING btree (after);
-
 CREATE INDEX edges_child ON mainspring_stored.edges USING btree (child);
 
 CREATE INDEX finished_drop ON ONLY mainspring_stored.finished USING btree (drop_at) WHERE (drop_at IS NOT NULL);
 
-CREATE INDEX finished_20261118_drop_at_idx ON mainspring_stored.finished_20261118 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
+CREATE INDEX finished_20261119_drop_at_idx ON mainspring_stored.finished_20261119 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
 
 CREATE INDEX finished_age ON ONLY mainspring_stored.finished USING btree (finished, state, drop_at);
 
-CREATE INDEX finished_20261118_finished_state_drop_at_idx ON mainspring_stored.finished_20261118 USING btree (finished, state, drop_at);
+CREATE INDEX finished_20261119_finished_state_drop_at_idx ON mainspring_stored.finished_20261119 USING btree (finished, state, drop_at);
 
 CREATE INDEX finished_id ON ONLY mainspring_stored.finished USING btree (id);
-
-CREATE INDEX finished_20261118_id_idx ON mainspring_stored.finished_20261118 USING btree (id);
-
-CREATE INDEX finished_20261119_drop_at_idx ON mainspring_stored.finished_20261119 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
-
-CREATE INDEX finished_20261119_finished_state_drop_at_idx ON mainspring_stored.finished_20261119 USING btree (finished, state, drop_at);
 
 CREATE INDEX finished_20261119_id_idx ON mainspring_stored.finished_20261119 USING btree (id);
 
@@ -6419,11 +6905,19 @@ CREATE INDEX finished_20261125_finished_state_drop_at_idx ON mainspring_stored.f
 
 CREATE INDEX finished_20261125_id_idx ON mainspring_stored.finished_20261125 USING btree (id);
 
+CREATE INDEX finished_20261126_drop_at_idx ON mainspring_stored.finished_20261126 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
+
+CREATE INDEX finished_20261126_finished_state_drop_at_idx ON mainspring_stored.finished_20261126 USING btree (finished, state, drop_at);
+
+CREATE INDEX finished_20261126_id_idx ON mainspring_stored.finished_20261126 USING btree (id);
+
 CREATE INDEX finished_rest_drop_at_idx ON mainspring_stored.finished_rest USING btree (drop_at) WHERE (drop_at IS NOT NULL);
 
 CREATE INDEX finished_rest_finished_state_drop_at_idx ON mainspring_stored.finished_rest USING btree (finished, state, drop_at);
 
 CREATE INDEX finished_rest_id_idx ON mainspring_stored.finished_rest USING btree (id);
+
+CREATE INDEX flow_work_at ON mainspring_stored.flow_work USING btree (at, id);
 
 CREATE INDEX holder_tokens_token ON mainspring_stored.holder_tokens USING btree (token);
 
@@ -6432,8 +6926,6 @@ CREATE INDEX holders_bucket ON mainspring_stored.holders USING btree (bucket, un
 CREATE INDEX jobs_counted ON mainspring_stored.jobs USING btree (queue, enqueued, id) WHERE (counted AND (state <> 'running'::text));
 
 CREATE INDEX jobs_expiring ON mainspring_stored.jobs USING btree (expires) WHERE ((expires IS NOT NULL) AND (state <> 'running'::text));
-
-CREATE INDEX jobs_held ON mainspring_stored.jobs USING btree (held_schedule, held_place) WHERE (held_place IS NOT NULL);
 
 CREATE INDEX jobs_later ON mainspring_stored.jobs USING btree (due, seq, state) WHERE (state = ANY (ARRAY['scheduled'::text, 'retrying'::text]));
 
@@ -6464,12 +6956,6 @@ CREATE INDEX retried_batches_at ON mainspring_stored.retried_batches USING btree
 CREATE INDEX schedules_gone ON mainspring_stored.schedules USING btree (rev) WHERE (doc IS NULL);
 
 CREATE INDEX schedules_look ON mainspring_stored.schedules USING btree (look, name) WHERE (look IS NOT NULL);
-
-ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261118_drop_at_idx;
-
-ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261118_finished_state_drop_at_idx;
-
-ALTER INDEX mainspring_stored.finished_id ATTACH PARTITION mainspring_stored.finished_20261118_id_idx;
 
 ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261119_drop_at_idx;
 
@@ -6512,6 +6998,12 @@ ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.f
 ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261125_finished_state_drop_at_idx;
 
 ALTER INDEX mainspring_stored.finished_id ATTACH PARTITION mainspring_stored.finished_20261125_id_idx;
+
+ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261126_drop_at_idx;
+
+ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261126_finished_state_drop_at_idx;
+
+ALTER INDEX mainspring_stored.finished_id ATTACH PARTITION mainspring_stored.finished_20261126_id_idx;
 
 ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_rest_drop_at_idx;
 

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import AttemptReport, Batch, UniqueKey
+from mainspring.jobs.records import AttemptReport, JobBatch, UniqueKey
 from mainspring.queues.records import QueueMode
-from mainspring.schedules.records import ScheduleDependency, ScheduleRun, ScheduleSwap
+from mainspring.schedules.records import ScheduleRun, ScheduleSwap
 from mainspring.states import Action, Reason
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.driver.migrations import VERSION
@@ -45,7 +45,7 @@ async def fill(url: str) -> None:
     await store.open()
     hand = await Hand(store).join()
     first = {name: job(id=IDS[name]) for name in ("succeeded", "dead", "retrying", "running")}
-    await store.enqueue(Batch(id=IDS["ready"], jobs=tuple(first.values())))
+    await store.enqueue(JobBatch(id=IDS["ready"], jobs=tuple(first.values())))
     claims = {claim.id: claim for claim in await hand.take(4)}
     await store.report(
         hand.name, [AttemptReport(id=IDS["running"], token=claims[IDS["running"]].token, progress=b"0.5")]
@@ -62,14 +62,13 @@ async def fill(url: str) -> None:
         job(id=IDS["blocked"], after=[first["running"]]),
         job(id=IDS["cancelled"]),
     )
-    await store.enqueue(Batch(id=IDS["keyed"], jobs=rest, retry=True))
+    await store.enqueue(JobBatch(id=IDS["keyed"], jobs=rest, retry=True))
     await store.act(Action.CANCEL, Query.of(IDS["cancelled"]))
     await store.set_queue_mode(["slow"], QueueMode.PAUSED)
     await store.put_document(Document("schedules", "nightly", 1, b"{}"))
     await store.swap_schedule(
         ScheduleSwap(name="nightly", rev=0, doc=b"{}", look=10, runs=(ScheduleRun(at=5, job=IDS["succeeded"]),))
     )
-    await store.set_dependencies([ScheduleDependency("report", ("import", "export"))])
     await store.close()
 
 
@@ -77,7 +76,7 @@ def calls() -> dict[str, str]:
     """The statements of the hot path, as this version sends them."""
     schema = PostgresStore("postgresql:///none", namespace=NAMESPACE).schema
     return {
-        "enqueue": enqueue_call(Batch(id=b"", jobs=(job(),)), schema, None)[0],
+        "enqueue": enqueue_call(JobBatch(id=b"", jobs=(job(),)), schema, None)[0],
         "turn": turn_call(Turn(worker="", number=1, seen=0), [], schema, None, {})[0],
         "beat": beat_call([], schema, None)[0],
     }

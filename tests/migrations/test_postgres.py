@@ -14,11 +14,11 @@ from mainspring.common.ids import new_id
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.jobs.query import Query
 from mainspring.queues.records import QueueMode
-from mainspring.schedules.records import ScheduleDependencyRow, ScheduleRun, ScheduleSwap, part_mark
+from mainspring.schedules.records import ScheduleRun, ScheduleSwap
 from mainspring.states import State
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.driver.migrations import VERSION
-from mainspring.testing.contract.hands import LANE, Hand, ids, job, lease, one, put_in, state
+from mainspring.testing.contract.hands import LANE, Hand, ids, job, lease, one, put_in
 from tests.migrations.stored import HERE, IDS, NAMESPACE
 
 OLD = sorted(int(file.stem.partition("-")[2]) for file in HERE.glob("postgres-*.sql"))
@@ -61,8 +61,8 @@ class OldWorker:
         said = self.say("turn", {
             "worker": self.name, "number": self.number, "seen": self.number - 1, "now": None, "suspects": 1,
             "done": [each for each, _ in done], "token": "{" + ",".join(str(token) for _, token in done) + "}",
-            "result": [], "error": [], "want": "{1}", "lane": [LANE], "n": f"{{{n}}}", "oldest": "{0}",
-            "max_scarce": "{NULL}",
+            "result": [], "error": [], "ran": "{}", "want": "{1}", "lane": [LANE], "n": f"{{{n}}}",
+            "ahead": "{f}",
             "held": None, "held_token": None, "inline": 1000, "max_bytes": 1_000_000,
         })  # fmt: skip
         return [(row[1], row[2]) for row in said if row[0] == "claim"]
@@ -117,14 +117,6 @@ async def test_schedules_are_migrated_and_due(store: PostgresStore) -> None:
     assert await store.schedule_runs("nightly") == [ScheduleRun(at=5, job=IDS["succeeded"])]
     said = await store.swap_schedule(ScheduleSwap(name="nightly", rev=due.rev, doc=b"{}", runs=(ScheduleRun(at=6),)))
     assert (said.ok, len(await store.schedule_runs("nightly"))) == (True, 2)
-
-
-async def test_dependencies_are_migrated(store: PostgresStore) -> None:
-    assert await store.dependencies() == [
-        ScheduleDependencyRow(name="report", after=(("export", False), ("import", False)))
-    ]
-    made = await one(store, job(marks=[part_mark("report")]))
-    assert await state(store, made) == State.BLOCKED
 
 
 async def test_migrated_jobs_run_to_their_end(store: PostgresStore) -> None:

@@ -90,20 +90,25 @@ CLAIMS: tuple[Mutation, ...] = (
     mutation(
         "order-by-id", "The order is by seq of the store, not by the id of the client",
         "claims.order claims.tokens_and_clocks",
-        ("rows.py", "return -row[5], row[14]", "return -row[5], row[0]"),
-        ("jobs/claim/picker.py", "[((head.rank, head.seq), head)", "[((head.rank, *head.id), head)"),
+        ("rows.py", "return order_key(row[14], row[5]), row[14]", "return -row[5], row[0]"),
     ),
     mutation(
         "priority-ignored", "Higher priority comes first", "claims.order",
-        ("rows.py", "return -row[5], row[14]", "return 0, row[14]"),
+        ("rows.py", "return order_key(row[14], row[5]), row[14]", "return 0, row[14]"),
+        ("jobs/claim/picker.py", "return LaneHead(order_key(seq, priority), seq", "return LaneHead(seq, seq"),
     ),
     mutation(
-        "oldest-ignored", "Jobs of the lowest priority do not starve", "claims.order",
-        ("jobs/claim/wants.py", "if left > 0 and want.oldest > 0:", "if False:"),
+        "age-ignored", "Jobs of the lowest priority do not starve", "claims.order",
+        ("jobs/claim/picker.py", "return LaneHead(order_key(seq, priority), seq",
+         "return LaneHead(order_key(seq, priority << 20), seq"),
+    ),
+    mutation(
+        "seq-without-clock", "The order key follows the clock of the store", "claims.order",
+        ("sql/enqueue.sql", "set value = max(value, ?) + ?", "set value = value + min(?, 0) + ?"),
     ),
     mutation(
         "expired-handed-out", "An expired job is never handed out", "claims.order",
-        ("sql/claim.sql", "and (expires is null or expires > ?2)", "and ?2 > 0", 8),
+        ("sql/claim.sql", "and (expires is null or expires > ?2)", "and ?2 > 0", 4),
     ),
     mutation(
         "place-kept-in-ready", "Each entry into ready gives a new seq", "claims.order",
@@ -121,6 +126,27 @@ CLAIMS: tuple[Mutation, ...] = (
         "running-expires", "A job that started in time does not expire", "claims.promote",
         ("sql/promote.sql", "where expires is not null and state <> {RUNNING} and expires <= ?", "where expires <= ?"),
         ("sql/finish.sql", " and state <> {RUNNING}", ""),
+    ),
+    mutation(
+        "retrying-expires", "A job that waits for a retry does not expire", "claims.promote jobs.transitions",
+        ("sql/ack.sql", "due = ?, expires = null, attempt = ?", "due = ?, attempt = ?"),
+    ),
+    mutation(
+        "interrupted-expires", "A job whose body was interrupted does not expire", "claims.promote",
+        ("jobs/ack.py", "seq, ack.id, ack.unstarted)", "seq, ack.id, True)"),
+    ),
+    mutation(
+        "rescued-expires", "A job that was taken from its worker does not expire", "claims.promote",
+        ("sql/fleet.sql", "due = ?2, expires = null, attempt", "due = ?2, attempt"),
+    ),
+    mutation(
+        "unstarted-never-expires", "A job that is handed back before its start keeps its expires", "claims.promote",
+        ("jobs/ack.py", "seq, ack.id, ack.unstarted)", "seq, ack.id, False)"),
+    ),
+    mutation(
+        "retried-by-hand-expires", "A retry by hand removes expires", "claims.promote",
+        ("sql/actions.sql", "early, enqueued, flags,", "early, enqueued, expires, flags,", 2),
+        ("sql/actions.sql", "early, enqueued, :flags,", "early, enqueued, expires, :flags,", 2),
     ),
     mutation(
         "next-due-unknown", "A promotion returns the next due time", "claims.promote",

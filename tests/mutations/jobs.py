@@ -15,7 +15,7 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "repeat-unchecked", "A repeated enqueue makes each job once", "jobs.enqueue claims.lost_replies",
-        ("jobs/enqueue.py", "if not repeat and not waiting and _are_plain", "if not waiting and _are_plain"),
+        ("jobs/enqueue.py", "if not repeat and _are_plain", "if _are_plain"),
     ),
     mutation(
         "late-first-try", "A first try that arrives after its retry makes no job twice", "jobs.enqueue",
@@ -28,13 +28,11 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "ended-parent-waited-for", "A parent that has ended before is resolved at once", "jobs.enqueue",
-        ("sql/enqueue.sql",
-         "case when state = {SUCCEEDED} then {PARENT_SUCCEEDED} else {PARENT_FAILED} end",
-         "{PARENT_LIVE}"),
+        ("jobs/enqueue.py", "if parent.state in LIVE:", "if True:"),
     ),
     mutation(
         "child-of-dead-parent", "A new child of a dead parent is cancelled at once", "jobs.enqueue",
-        ("jobs/enqueue.py", "state == PARENT_FAILED and edge.policy == EDGE_FAIL", "False"),
+        ("jobs/enqueue.py", "self.ended.setdefault(job.id, Reason(verdict.value))", "pass"),
     ),
     mutation(
         "children-forgotten", "Every end of a parent resolves its children", "jobs.edges",
@@ -42,28 +40,29 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "policy-ignored", "A failed parent cancels the child unless the policy is ignore", "jobs.edges",
-        ("jobs/finish.py", "policy == EDGE_FAIL and not succeeded", "False"),
+        ("jobs/finish.py", "if parent.ended_well or policy ==", "if parent.ended_well or policy !="),
     ),
     mutation(
         "cascade-stops", "A cancelled child resolves its own children", "jobs.edges",
-        ("jobs/finish.py", "                ended.append((child, False))\n", ""),
+        ("jobs/finish.py",
+         "return ended if child.flags & FLAG_HAS_CHILDREN else None", "return None"),
     ),
     mutation(
         "released-with-one-parent", "A child waits for all of its parents", "jobs.edges",
-        ("jobs/dependencies.py", "if job.deps > 1:", "if False:"),
+        ("jobs/finish.py", "if job.deps > released:", "if False:"),
     ),
     mutation(
         "delay-forgotten", "An unblocked child waits until it is due", "jobs.edges",
-        ("jobs/dependencies.py", "if job.due is not None and job.due > tx.now:", "if False:"),
+        ("jobs/finish.py", "if job.due is not None and job.due > tx.now:", "if False:"),
     ),
     mutation(
         "deleted-parent-waited-for", "No job waits for a deleted parent", "jobs.edges",
-        ("jobs/actions.py", "        resolve_children(tx, job, succeeded=False)\n", "        pass\n"),
+        ("jobs/actions.py", "        resolve(tx, [parent])\n", "        pass\n"),
     ),
     mutation(
         "act-in-any-state", "An action works only from the states of the transition table",
         "jobs.transitions jobs.actions",
-        ("jobs/actions.py", "if state not in sources(action):", "if state not in sources(action) | {State.RUNNING}:"),
+        ("jobs/actions.py", "if state not in sources(action)", "if state not in sources(action) | {State.RUNNING}"),
     ),
     mutation(
         "retried-in-two-tables", "A retried job is in one table", "jobs.actions",
@@ -143,7 +142,7 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "window-pruned", "A job whose unique window runs is not pruned", "jobs.keep",
-        ("sql/prune.sql", "u.window_end > :now", "u.window_end > :now + 1e18", 3),
+        ("sql/prune.sql", "u.window_end > :now", "u.window_end > :now + 1e18", 4),
     ),
     mutation(
         "too-few-kept", "keep_count jobs are kept at least", "jobs.pruning",
@@ -161,8 +160,8 @@ JOBS: tuple[Mutation, ...] = (
         "follow-up-forgotten-in-bulk", "A success in bulk inserts its follow-up job",
         "jobs.follow_up_ends jobs.follow_ups",
         ("driver/constants.py",
-         "FLAG_HAS_CHILDREN | FLAG_CANCEL_ORDERED | FLAG_FOLLOWED_SUCCESS",
-         "FLAG_HAS_CHILDREN | FLAG_CANCEL_ORDERED"),
+         "FLAG_CANCEL_ORDERED | FLAG_FOLLOWED_SUCCESS",
+         "FLAG_CANCEL_ORDERED"),
     ),
     mutation(
         "follow-up-of-any-end", "An end inserts the follow-up jobs for its own state only", "jobs.follow_up_ends",
@@ -175,8 +174,8 @@ JOBS: tuple[Mutation, ...] = (
     mutation(
         "follow-up-once-only", "A retried job has its follow-up jobs again", "jobs.follow_ups",
         ("jobs/actions.py",
-         '    flags |= flags_of_follow_ups([state for (state,) in tx.all("followed_states", (job,))])\n',
-         ""),
+         'return flags | flags_of_follow_ups([state for (state,) in tx.all("followed_states", (job,))])',
+         "return flags"),
     ),
     mutation(
         "follow-up-doubled", "A follow-up job that exists is not inserted again", "jobs.follow_ups",
@@ -185,7 +184,7 @@ JOBS: tuple[Mutation, ...] = (
     mutation(
         "follow-up-of-a-child-forgotten", "A job that ends with its parent inserts its follow-up job",
         "jobs.follow_up_ends",
-        ("jobs/finish.py", "_move(tx, child, flags, JobEnding(State", "_move(tx, child, 0, JobEnding(State"),
+        ("jobs/finish.py", "_move(tx, child.child, child.flags, JobEnding(", "_move(tx, child.child, 0, JobEnding("),
     ),
     mutation(
         "follow-up-not-found", "A follow-up job can be claimed at once", "jobs.follow_ups",
@@ -217,7 +216,7 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "note-forgotten", "A cancelled job has the note of its cancel order", "jobs.marks_and_notes",
-        ("jobs/ack.py", "        note = job.cancel_order or None\n", "        note = None\n"),
+        ("jobs/ack.py", "            note=job.cancel_order or None,\n", "            note=None,\n"),
     ),
     mutation(
         "note-forgotten-in-rescue", "A job cancelled by a rescue has the note of its cancel order",

@@ -6,6 +6,26 @@ from .mutation import Mutation, mutation
 
 LIMITS: tuple[Mutation, ...] = (
     mutation(
+        "breaker-overwritten", "A breaker is written only from the row that it has", "breakers.failures",
+        ("sql/breakers.sql", " and rev = :expected", ""),
+    ),
+    mutation(
+        "breaker-wakes-nobody", "A breaker that opens or closes wakes the queues that wait for it", "breakers.probes",
+        ("breakers.py", "if written and swap.open_for is not None:", "if False:"),
+    ),
+    mutation(
+        "open-breaker-moved", "A write without a moment leaves a breaker open as long as before", "breakers.failures",
+        ("sql/breakers.sql", "until = coalesce(:until, until)", "until = coalesce(:until, 0)"),
+    ),
+    mutation(
+        "freed-probe-unseen", "A probe that ends without a result leaves its place to another", "breakers.probes",
+        ("breakers.py", 'if tx.first("breaker_is_half_open", (name, tx.now)):', "if False:"),
+    ),
+    mutation(
+        "every-job-a-probe", "A half open breaker lets no more through than its probes", "breakers.probes",
+        ("limits/capacity.py", "            self._used = probes + holders\n", "            self._used = holders\n"),
+    ),
+    mutation(
         "running-jobs-uncounted", "A limit counts the jobs that run already", "limits.buckets claims.races",
         ("limits/capacity.py", "running.count(name) + keyed + holders", "0"),
     ),
@@ -73,12 +93,25 @@ LIMITS: tuple[Mutation, ...] = (
         ("jobs/actions.py", "    if is_ready:\n", "    if False:\n"),
     ),
     mutation(
-        "keys-by-priority-only", "The oldest job of all keys is claimed by age", "limits.declared",
-        ("jobs/claim/keyed.py", "(lane.seq,) if self._aged else", "(lane.rank, lane.seq) if self._aged else"),
+        "keys-by-priority-only", "Age counts between the keys of a limit", "limits.declared",
+        ("jobs/claim/keyed.py", "order_key(self.seq, -self.rank)", "order_key(self.seq, -self.rank << 20)"),
     ),
     mutation(
-        "scarce-jobs-unlimited", "A want gets no more jobs with scarce limits than it asks for", "limits.declared",
-        ("jobs/claim/picker.py", "self.limited -= picked.is_scarce", "self.limited -= 0"),
+        "keyed-jobs-ahead", "A job with a keyed limit is not claimed ahead of a free slot", "limits.plentiful",
+        ("jobs/claim/keyed.py", "if self._ahead and (lane.buckets or self._limits.names):", "if False:"),
+    ),
+    mutation(
+        "last-places-ahead", "Jobs claimed ahead leave their limits plentiful", "limits.plentiful",
+        ("jobs/claim/picker.py", "each.headroom() if self._ahead else each.available()", "each.available()"),
+        ("jobs/claim/picker.py", "self.available(costs) > 0 if self._ahead else", ""),
+    ),
+    mutation(
+        "passed-over-in-silence", "The reply says that jobs need a free slot", "limits.plentiful",
+        ("jobs/claim/picker.py", "self._ahead and self._limits.fit_now(head.costs)", "False"),
+    ),
+    mutation(
+        "blocked-jobs-passed-over", "A job without capacity does not need a free slot", "limits.plentiful",
+        ("jobs/claim/picker.py", "self._ahead and self._limits.fit_now(head.costs)", "self._ahead"),
     ),
     mutation(
         "starts-unwritten", "A rate counts over turns and workers", "limits.rates",
@@ -130,7 +163,7 @@ LIMITS: tuple[Mutation, ...] = (
     ),
     mutation(
         "recheck-not-returned", "A promotion returns when a lane that waits for a rate can start", "limits.rates",
-        ("jobs/promote.py", "(next_due, _open_lanes(tx))", "(next_due,)"),
+        ("jobs/promote.py", "(next_due, _open_lanes(tx), flow_work)", "(next_due, flow_work)"),
     ),
     mutation(
         "holder-never-expires", "An expired holder holds nothing", "limits.declared",

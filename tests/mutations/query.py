@@ -15,7 +15,7 @@ QUERY: tuple[Mutation, ...] = (
     ),
     mutation(
         "mark-left-behind", "A deleted job leaves no marks behind", "query.conditions jobs.pruning",
-        ("jobs/actions.py", '"drop_marks", ', ""),
+        ("jobs/actions.py", '"drop_items", "drop_marks", ', '"drop_items", '),
     ),
     mutation(
         "conditions-forgotten", "An action obeys every condition of its query", "query.conditions",

@@ -110,7 +110,7 @@ QUEUES: tuple[Mutation, ...] = (
     ),
     mutation(
         "lifo-lost-in-unblock", "In a lifo queue an unblocked child comes first", "queues.order_and_limits",
-        ("sql/dependencies.sql", "case when seq < 0 then -?3 else ?3 end", "?3"),
+        ("sql/finish.sql", "case when seq < 0 then -?3 else ?3 end", "?3"),
     ),
     mutation(
         "lifo-lost-in-retry", "In a lifo queue a job that is retried by hand comes first", "queues.order_and_limits",

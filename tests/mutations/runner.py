@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .claims import CLAIMS
+from .flows import FLOWS
 from .jobs import JOBS
 from .limits import LIMITS
 from .mutation import Mutation, Patch
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "mainspring"
 ENGINE = Path("stores", "sqlite")
 TABLE = ROOT / "tests" / "mutations.md"
-ALL: tuple[Mutation, ...] = CLAIMS + WORKERS + JOBS + LIMITS + UNIQUE_KEYS + QUEUES + QUERY + SCHEDULES
+ALL: tuple[Mutation, ...] = CLAIMS + WORKERS + JOBS + LIMITS + UNIQUE_KEYS + QUEUES + QUERY + SCHEDULES + FLOWS
 
 
 def fits(patch: Patch) -> bool:

@@ -64,11 +64,11 @@ UNIQUE_KEYS: tuple[Mutation, ...] = (
     ),
     mutation(
         "retry-ignores-the-holder", "A retry by hand is refused while another job holds the key", "unique_keys.release",
-        ("jobs/actions.py", "    if holder is not None:\n        return holder\n", ""),
+        ("jobs/actions.py", "    if holder is None:\n        enter_ready(", "    if True:\n        enter_ready("),
     ),
     mutation(
         "held-fill-the-slice", "Work in slices ends even if keys are held", "unique_keys.release",
-        ("jobs/actions.py", 'return tx.sql["key_is_free"], [tx.now, tx.now]', 'return "1", []'),
+        ("jobs/actions.py", "tx.sql['key_is_free']", "'1 or ? + ?'"),
     ),
     mutation(
         "key-left-behind", "A deleted job holds no key", "unique_keys.release",

@@ -65,7 +65,7 @@ WORKERS: tuple[Mutation, ...] = (
     ),
     mutation(
         "many-suspects", "A worker holds at most one suspect", "workers.crashes",
-        ("jobs/claim/wants.py", "min(want.n, suspects)", "want.n"),
+        ("jobs/claim/wants.py", "min(want.n, handed.suspects)", "want.n"),
     ),
     mutation(
         "early-job-begins-twice", "An early job never begins twice", "claims.cancel_orders",

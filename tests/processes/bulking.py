@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from mainspring import AsyncContext, Context, Mainspring
 from tests.processes.playground import is_first, note
+from tests.timing import milliseconds
 
 
 def poisoned(ctx: Context, items: Sequence[str]) -> list[int]:
@@ -54,9 +55,10 @@ class Bulking:
         self.app = app
         self.poisoned = app.bulk_task(name="bulk.poisoned", size=20, wait="200ms", crashes=2, retries=0)(poisoned)
         self.awaited = app.bulk_task(name="bulk.awaited", size=20, wait="200ms", retries=0)(awaited)
-        self.stuck = app.bulk_task(
-            name="bulk.stuck", size=5, wait="200ms", retries=1, timeout="500ms", backoff="100ms"
-        )(stuck)
+        limit = milliseconds(0.5)  # the second attempt must end within it
+        self.stuck = app.bulk_task(name="bulk.stuck", size=5, wait="200ms", retries=1, timeout=limit, backoff="100ms")(
+            stuck
+        )
 
 
 app = Mainspring()

@@ -23,7 +23,7 @@ from mainspring.errors import StoreUnavailable
 from mainspring.jobs.info import JobInfo
 from mainspring.jobs.job import Job
 from mainspring.jobs.query import Query
-from mainspring.schedules.records import ScheduleDependencyRow, ScheduleRow
+from mainspring.schedules.records import ScheduleRow
 from mainspring.states import State
 from mainspring.stores.connect import connect
 from mainspring.worker.lease.shared_state import Phase, SharedState
@@ -194,7 +194,7 @@ class Fleet:
 
     def ended(self, jobs: Iterable[Job[Any]], *, limit: float = LIMIT) -> list[JobInfo]:
         """Wait until each has ended; what the store says of them."""
-        return [job.join(limit) for job in jobs]
+        return [job.join(patience(limit)) for job in jobs]
 
     def workers(self) -> list[WorkerRow]:
         async def ask() -> list[WorkerRow]:
@@ -219,12 +219,6 @@ class Fleet:
             return await (await self.tasks.app.client.store()).schedules()
 
         return blocking("schedules", ask())
-
-    def links(self) -> list[ScheduleDependencyRow]:
-        async def ask() -> list[ScheduleDependencyRow]:
-            return await (await self.tasks.app.client.store()).dependencies()
-
-        return blocking("links", ask())
 
     def logs(self, job: Job[Any]) -> list[str]:
         async def ask() -> list[str]:

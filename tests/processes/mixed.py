@@ -7,6 +7,7 @@ wrong with how one of them ended, whatever was killed meanwhile: an empty string
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -82,6 +83,14 @@ async def endless(ctx: AsyncContext) -> None:
     await asyncio.sleep(600)
 
 
+def holds_gil(ctx: Context, seconds: float) -> int:
+    """No thread of its process runs meanwhile, so no heartbeat is sent."""
+    note("START", ctx)
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+    note("END", ctx)
+    return ctx.token
+
+
 class End(NamedTuple):
     """How a job of a kind ends when no process is killed, and what a kill can change."""
 
@@ -103,6 +112,7 @@ ENDS = {
     "quitter": End(S.CANCELLED, R.BY_USER, outcomes={O.CANCELLED: (1, 1)}),
     "hopeless": End(S.DEAD, R.FAILED, outcomes={O.FAILED: (1, 1)}),
     "tells": End(S.SUCCEEDED),
+    "holds_gil": End(S.SUCCEEDED),
     "narrow": End(S.SUCCEEDED),
     "paced": End(S.SUCCEEDED),
     "early": End(S.SUCCEEDED),
@@ -127,6 +137,7 @@ class Mixed:
         self.quitter = app.task(name="quitter", retries=5)(quitter)
         self.hopeless = app.task(name="hopeless", retries=0)(hopeless)
         self.tells = app.task(name="tells", retries=0)(tells)
+        self.holds_gil = app.task(name="holds_gil", retries=0)(holds_gil)
         self.early = app.task(name="early", ack="early")(good)
         self.endless = app.task(name="endless", retries=0)(endless)
         self.narrow = app.task(name="narrow", retries=0, limit=Concurrency(1))(good)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from mainspring import AsyncContext, Context, Mainspring
 from mainspring.common.clock import boottime
+from tests.timing import milliseconds
 
 JOURNAL = "PLAYGROUND_JOURNAL"
 
@@ -225,8 +226,9 @@ class Playground:
         self.leak_exit = app.task(name="leak_exit", retries=0)(leak_exit)
         self.leave = app.task(name="leave", retries=0)(leave)
         self.poison = app.task(name="poison", retries=0)(poison)
-        self.stuck = app.task(name="stuck", retries=1, timeout="500ms", backoff="100ms")(stuck)
-        self.stuck_loop = app.task(name="stuck_loop", retries=1, timeout="500ms", backoff="100ms")(stuck_loop)
+        limit = milliseconds(0.5)  # the second attempts must end within it
+        self.stuck = app.task(name="stuck", retries=1, timeout=limit, backoff="100ms")(stuck)
+        self.stuck_loop = app.task(name="stuck_loop", retries=1, timeout=limit, backoff="100ms")(stuck_loop)
         self.early = app.task(name="early", ack="early")(wait_for)
         self.strict = app.task(name="strict", retries=0, fence="strict")(guarded)
         self.leave_child = app.task(name="leave_child", retries=0)(leave_child)

@@ -12,26 +12,22 @@ import sys
 from msgspec.structs import replace
 
 from mainspring.common.ids import parse_id
-from mainspring.jobs.records import Batch
-from mainspring.schedules.records import ScheduleDependency, ScheduleRun, ScheduleSwap
+from mainspring.jobs.records import JobBatch
+from mainspring.schedules.records import ScheduleRun, ScheduleSwap
 from tests.processes.mixed import app, tasks
 
 
-def batch_of(id: bytes, *, again: bool) -> Batch:
+def batch_of(id: bytes, *, again: bool) -> JobBatch:
     new = tasks.good.s().new_job()
-    return Batch(id=id, jobs=(replace(new, id=id),), retry=again)
+    return JobBatch(id=id, jobs=(replace(new, id=id),), retry=again)
 
 
-async def exchanged(batch: Batch) -> None:
+async def exchanged(batch: JobBatch) -> None:
     """Create the schedule, as a process that read no schedule of that name."""
     store = await app.client.store()
     await store.swap_schedule(
         ScheduleSwap(name="nightly", rev=0, doc=b"{}", runs=(ScheduleRun(at=1, job=batch.id),)), batch
     )
-
-
-async def linked() -> None:
-    await (await app.client.store()).set_dependencies([ScheduleDependency("report", ("import",))])
 
 
 if __name__ == "__main__":
@@ -43,7 +39,5 @@ if __name__ == "__main__":
         asyncio.run(app.client.enqueue(batch))
     elif verb == "swap":
         asyncio.run(exchanged(batch))
-    elif verb == "link":
-        asyncio.run(linked())
     else:
         tasks.endless.job(job).cancel()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 
+from mainspring.worker.supervise.child import start_early
 from mainspring.worker.supervise.process_tree import python_command
 from mainspring.worker.supervise.supervisor import Supervisor
 
@@ -12,4 +14,5 @@ if __name__ == "__main__":
     target, processes, options = sys.argv[1:]
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(levelname)s %(message)s")
     command = python_command("-m", "mainspring.launch.child", "--target", target, "--options", options)
-    sys.exit(Supervisor(command, int(processes)).run())
+    started = start_early(command, int(processes), os.environ)
+    sys.exit(Supervisor(command, int(processes), started=started).run())

@@ -155,7 +155,7 @@ def test_an_api_process_enqueues_without_threads_and_refuses_workers(fleet: Flee
     path = tmp_path / "api_app.py"
     path.write_text(API)
     program = subprocess.Popen(
-        [sys.executable, str(path)], cwd=ROOT, env={**os.environ, "MAINSPRING_URL": fleet.url},
+        [sys.executable, "-u", str(path)], cwd=ROOT, env={**os.environ, "MAINSPRING_URL": fleet.url},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert program.stdout is not None

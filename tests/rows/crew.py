@@ -78,7 +78,13 @@ class Tasks:
         def guarded() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
-        self.held, self.guarded = held, guarded
+        @app.task(name="crew.stick", queue="flow", retries=0)
+        def stick() -> None:
+            """Says that it runs, and waits for a word."""
+            self.write("sticks", str(os.getpid()))
+            self.wait("go_on")
+
+        self.held, self.guarded, self.stick = held, guarded, stick
         self.mark, self.canary, self.tell, self.send, self.crash = mark, canary, tell, send, crash
 
     def write(self, name: str, line: str) -> None:

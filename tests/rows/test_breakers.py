@@ -63,19 +63,20 @@ class TestJobs:
         jobs = service.enqueue(*[False] * 10)
         with app.worker(), app.worker():
             assert ended(*jobs[:3]) == [State.DEAD] * 3
+            service.opens()
             info = app.breakers.get("shop.pay")
             assert (info.state, info.failures, info.threshold, info.tripped) == ("open", 3, 3, False)
             assert info.error == "ConnectionError: away"
-            assert service.calls == 3
-            waiting = jobs[5].info()
+            assert service.calls <= 3 + 2, "each worker may start one more before it has counted"
+            waiting = jobs[9].info()
             assert (waiting.state, waiting.attempt) == (State.READY, 0)
-            (found,) = [each for each in jobs[5].why().obstacles if each.kind == "breaker"]
+            (found,) = [each for each in jobs[9].why().obstacles if each.kind == "breaker"]
             assert "is open until" in found.text
             assert "3 failures, the last: ConnectionError: away" in found.text
             assert found.until == info.until
             service.away = False
             app.breakers.reset("shop.pay")
-            assert ended(*jobs[3:]) == [State.SUCCEEDED] * 7
+            assert ended(*jobs[5:]) == [State.SUCCEEDED] * 5
 
     @pytest.mark.option("breaker.open_for")
     def test_an_open_breaker_probes_until_a_call_succeeds(self, app: Mainspring) -> None:

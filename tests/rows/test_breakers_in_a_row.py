@@ -68,3 +68,22 @@ def test_a_bulk_call_that_raises_is_one_failure_in_a_row(app: Mainspring, rate: 
         if not rate:
             call()
             assert app.breakers.get("shop.all").state == "open"
+
+
+def test_failures_of_several_workers_count_once_each(app: Mainspring) -> None:
+    """All of them write the same row at the same time, and the breaker opens once."""
+
+    @app.task(name="shop.fail", breaker={"failures": MANY, "open_for": "1h"}, retries=0)
+    async def fail(n: int) -> None:
+        raise ConnectionError(n)
+
+    events = heard(app)
+    jobs = app.enqueue_many(fail.s(n) for n in range(MANY - 1))
+    with app.worker(async_slots=3), app.worker(async_slots=3), app.worker(async_slots=3):
+        for job in jobs:
+            job.join(timeout=LIMIT)
+        until(lambda: app.breakers.get("shop.fail").failures == MANY - 1, "all are counted")
+        assert events == []
+        fail.enqueue(MANY).join(timeout=LIMIT)
+        until(lambda: events, "open")
+    assert [event.failures for event in events] == [MANY]

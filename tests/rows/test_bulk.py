@@ -79,6 +79,20 @@ def test_an_error_outcome_retries_only_its_own_job(app: Mainspring, colour: str)
     assert failed.error.message == "not 3"
 
 
+def test_the_decorator_works_without_parentheses(app: Mainspring) -> None:
+    @app.bulk_task
+    def double(items: list[int]) -> list[int]:
+        return [2 * item for item in items]
+
+    @app.bulk_task
+    async def adouble(items: list[int]) -> list[int]:
+        return [2 * item for item in items]
+
+    with app.worker():
+        jobs = [double.enqueue(1), adouble.enqueue(2)]
+        assert [job.result(timeout=LIMIT) for job in jobs] == [2, 4]
+
+
 def test_an_error_class_as_outcome_is_an_error(app: Mainspring) -> None:
     job = bulk(app, "def", lambda items: [ConnectionError for _ in items]).enqueue(1)
     with app.worker(), pytest.raises(JobDead, match="ConnectionError"):

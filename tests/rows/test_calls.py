@@ -30,7 +30,7 @@ from mainspring.errors import (
 )
 from mainspring.jobs.job import Job
 from mainspring.states import Reason, State
-from tests.rows.test_keys import until
+from tests.rows.crew import until
 from tests.rows.test_queue import total
 
 LIMIT = 60

@@ -147,7 +147,8 @@ def test_wrong_conditions_are_refused_with_the_fix(
 @pytest.mark.stores("sqlite")
 def test_every_condition_of_a_query_is_a_keyword(app: Mainspring) -> None:
     values: dict[str, Any] = {"since": "1h", "until": "1h", "ended_before": "1h"}
-    some = {"state": "dead", "reason": "crashed", "parent": "01a1e142-c0dc-7248-9e5f-e502c01970de"}
+    id = "01a1e142-c0dc-7248-9e5f-e502c01970de"
+    some = {"state": "dead", "reason": "crashed", "parent": id, "flow": id}
     for name in AllConditions.__annotations__:
         value = values.get(name) or some.get(name.removesuffix("s"), "x")
         many = name.endswith("s")

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from mainspring import AsyncContext, Call, Context, Discard, Mainspring, Query, Snooze
+from mainspring import AsyncContext, Call, Context, Discard, JobDead, Key, Mainspring, Query, Snooze
 from mainspring.errors import InvalidOption, NotBuilt
 from mainspring.states import Reason, State
 from mainspring.worker.run.context import log_fields
@@ -187,6 +187,60 @@ class TestChildren:
         assert {each.trace for each in found} == {trace} == {job.id.hex}
         assert app.jobs.count(Query.where(tasks=["child"])).total == 3
 
+    @pytest.mark.parametrize("keep", [None, "1h"])
+    def test_a_keyed_call_that_got_another_job_is_no_child(self, app: Mainspring, keep: str | None) -> None:
+        """The retry makes it when the key is free: with ``keep=`` the key is not."""
+        ran: list[int] = []
+
+        @app.task(name="child", key=Key.arguments(keep=keep))
+        def child(n: int) -> None:
+            ran.append(n)
+
+        @app.task(name="parent", retries=1, backoff="10ms")
+        def parent(ctx: Context) -> list[str]:
+            made = [ctx.spawn(child.s(5)), ctx.spawn(child.s(5))]
+            if ctx.attempt == 1:
+                assert made[0].id == made[1].id
+                made[0].join(timeout=LIMIT)
+                raise ValueError("after the child has ended")
+            return [str(job.id) for job in made]
+
+        with app.worker():
+            first, second = parent.enqueue().result(timeout=LIMIT)
+            for each in (first, second):
+                app.jobs.get(each).join(timeout=LIMIT)
+        assert (first == second) is (keep is not None)
+        assert ran == ([5] if keep else [5, 5])
+
+    @pytest.mark.parametrize("colour", ["def", "async def"])
+    def test_a_task_in_the_place_of_a_call_is_refused(self, app: Mainspring, colour: str) -> None:
+        @app.task(name="child")
+        async def child() -> None: ...
+
+        wrong: Any = child
+        if colour == "def":
+
+            @app.task(name="parent", retries=3)
+            def parent(ctx: Context) -> None:
+                ctx.spawn(wrong)
+
+            job = parent.enqueue()
+        else:
+
+            @app.task(name="parent", retries=3)
+            async def aparent(ctx: AsyncContext) -> None:
+                await ctx.spawn(wrong)
+
+            job = aparent.enqueue()
+        match = r"(?s)ctx\.spawn: call=.*is not a call.*ctx\.spawn\(child\.s\(\.\.\.\)\)"
+        with app.worker(), pytest.raises(JobDead, match=r"is not a call") as dead:
+            job.result(timeout=LIMIT)
+        assert dead.value.reason == Reason.NOT_RETRYABLE
+        mistakes: tuple[Any, ...] = (wrong, print, "shop.child")
+        for mistake in mistakes:
+            with pytest.raises(InvalidOption, match=match if mistake is wrong else r"ctx\.spawn: call=.*is not a call"):
+                Context.local("parent").spawn(mistake)
+
     def test_a_retry_by_hand_spawns_new_children(self, app: Mainspring) -> None:
         @app.task(name="child")
         async def child() -> None: ...
@@ -258,7 +312,7 @@ def test_a_local_context_has_the_attributes_of_a_job_and_checks_what_is_sent() -
         ctx.send(object())
 
 
-@pytest.mark.parametrize("name", ["step", "sleep", "wait_event", "transaction", "checkpoint", "resume", "flow"])
+@pytest.mark.parametrize("name", ["step", "sleep", "wait_event", "transaction", "checkpoint", "resume"])
 def test_context_attributes_that_are_not_built_raise_not_built(name: str) -> None:
     with pytest.raises(NotBuilt):
         getattr(Context.local("t"), name)

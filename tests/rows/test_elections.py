@@ -14,8 +14,11 @@ from mainspring import Mainspring
 from mainspring.errors import LockBusy, UseError, WouldBlockLoop
 from tests.rows.crew import LIMIT, until
 from tests.rows.locked import take_away
+from tests.timing import patience
 
-TTL = "500ms"
+
+def short_ttl() -> float:
+    return patience(0.5)
 
 
 @pytest.mark.row("L5")
@@ -68,7 +71,10 @@ class TestElection:
     ) -> None:
         said: list[tuple[str, int]] = []
         with app.election(
-            "main", elected=lambda t: said.append(("elected", t)), lost=lambda t: said.append(("lost", t)), ttl=TTL
+            "main",
+            elected=lambda t: said.append(("elected", t)),
+            lost=lambda t: said.append(("lost", t)),
+            ttl=short_ttl(),
         ) as it:
             until(lambda: it.leader, "it is elected")
             first = it.term
@@ -80,13 +86,14 @@ class TestElection:
         assert said[2][1] == said[3][1] == it.term
 
     def test_a_leader_stays_leader_for_longer_than_its_ttl(self, app: Mainspring, other: Mainspring) -> None:
-        with app.election("main", ttl=TTL) as it, other.election("main", ttl=TTL) as rival:
+        ttl = short_ttl()
+        with app.election("main", ttl=ttl) as it, other.election("main", ttl=ttl) as rival:
             until(lambda: it.leader or rival.leader, "one leads")
             leader, follower = (it, rival) if it.leader else (rival, it)
             for _ in range(20):
                 assert leader.leader
                 assert not follower.leader
-                threading.Event().wait(0.1)
+                threading.Event().wait(ttl / 5)
 
     def test_a_callback_that_raises_is_logged_and_the_leader_leads_on(
         self, app: Mainspring, caplog: pytest.LogCaptureFixture
@@ -152,7 +159,7 @@ class TestElection:
         self, app: Mainspring, caplog: pytest.LogCaptureFixture
     ) -> None:
         go_on = threading.Event()
-        with app.election("main", elected=lambda _: go_on.wait(LIMIT), ttl=TTL) as it:
+        with app.election("main", elected=lambda _: go_on.wait(LIMIT), ttl=short_ttl()) as it:
             until(lambda: it.leader, "it is elected")
         assert "has not ended" in caplog.text
         assert app.locks.list() == []

@@ -37,6 +37,40 @@ def test_a_job_runs_once_and_then_as_often_as_its_retries(app: Mainspring, retri
     assert {attempt.outcome for attempt in info.attempts} == {Outcome.FAILED}
 
 
+@pytest.mark.row("R1")
+@pytest.mark.parametrize(
+    ("others", "attempts"), [((), 2), ((ConnectionResetError,), 2), ((KeyError,), 1), ((ConnectionRefusedError,), 1)]
+)
+def test_errors_of_a_task_group_are_compared_one_by_one(
+    app: Mainspring, others: tuple[type[Exception], ...], attempts: int
+) -> None:
+    """asyncio.TaskGroup raises an ExceptionGroup: another attempt needs that all errors in it may be retried."""
+
+    @app.task(name="fail", retries=1, backoff=QUICK, retry_on=OSError, never_retry_on=ConnectionRefusedError)
+    async def fail() -> None:
+        raise ExceptionGroup("a group", [ConnectionError("away"), *(each("x") for each in others)])
+
+    with app.worker():
+        job = fail.enqueue()
+        assert job.join(timeout=LIMIT).state == State.DEAD
+    assert len(job.info().attempts) == attempts
+
+
+@pytest.mark.row("R1")
+def test_a_signal_out_of_a_task_group_is_obeyed(app: Mainspring) -> None:
+    """Unless another error was raised beside it."""
+
+    @app.task(name="snooze", retries=0)
+    async def snooze(ctx: AsyncContext, beside: bool) -> int:
+        raised: list[Exception] = [Discard("enough")]
+        raise ExceptionGroup("a group", [*raised, ValueError("x")] if beside else raised)
+
+    with app.worker():
+        alone, beside = snooze.enqueue(False), snooze.enqueue(True)
+        assert alone.join(timeout=LIMIT).reason == Reason.NOT_RETRYABLE
+        assert beside.join(timeout=LIMIT).reason == Reason.FAILED
+
+
 @pytest.mark.row("R2")
 @pytest.mark.parametrize(
     "backoff",

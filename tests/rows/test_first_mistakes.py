@@ -117,6 +117,36 @@ def test_the_usual_cases_get_an_annotation(app: Mainspring) -> None:
 
 
 @pytest.mark.stores("sqlite")
+def test_a_worker_reports_annotations_that_cannot_be_resolved_when_it_starts(
+    app: Mainspring, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One sentence with the task, the parameter and the name, then the fix. Other tasks run."""
+
+    @app.task(name="pay")
+    def pay(amount: int, to: "list[Account]") -> None: ...  # type: ignore[name-defined]  # noqa: F821, UP037
+
+    @app.task(name="ask")
+    def ask() -> "Account":  # type: ignore[name-defined]  # noqa: F821, UP037
+        return 1
+
+    @app.task(name="forget", result="ignore")
+    def forget() -> "Account":  # type: ignore[name-defined]  # noqa: F821, UP037
+        return 1
+
+    @app.task(name="fine")
+    def fine(n: int) -> int:
+        return n
+
+    with app.worker():
+        assert fine.enqueue(3).result(timeout=60) == 3
+    said = [each.getMessage() for each in caplog.records if "annotation" in each.getMessage()]
+    assert [each.splitlines()[0] for each in said] == [
+        "task 'pay': argument 'to' has an annotation that cannot be resolved: name 'Account' is not defined",
+        "task 'ask': its return type has an annotation that cannot be resolved: name 'Account' is not defined",
+    ]
+    assert "Define or import the name at the top level of the task's module" in said[0]
+
+
 def test_a_wrong_call_of_a_method_names_the_public_method(app: Mainspring) -> None:
     anything: Any = app
     with pytest.raises(TypeError, match=r"^Jobs\.list\(\) takes"):

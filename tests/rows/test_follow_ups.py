@@ -17,8 +17,9 @@ from mainspring import Concurrency, Job, JobInfo, Mainspring, Query
 from mainspring.client.blocking import run
 from mainspring.errors import InvalidOption
 from mainspring.states import Action, Reason, State
+from tests.rows.crew import until
 from tests.rows.followed import Followed
-from tests.rows.test_keys import ROOT, until
+from tests.rows.test_keys import ROOT
 
 LIMIT = 60
 

@@ -188,7 +188,7 @@ class TestEmbedded:
             nonlocal seen
             seen += 1
             if seen <= 130:
-                raise Snooze(for_=0)
+                raise Snooze(for_="1ms")
 
         with app.worker():
             info = sleepy.enqueue().join(timeout=LIMIT)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,16 +13,9 @@ from mainspring.states import State
 from tests.plugins.outside import SqlOutside
 from tests.rows.callers import NAME, at_once, once
 from tests.rows.test_queue import total
+from tests.timing import milliseconds, patience
 
 LIMIT = 60
-
-
-def until(ask: Callable[[], Any], what: str) -> Any:
-    end = time.monotonic() + LIMIT
-    while not (answer := ask()):
-        assert time.monotonic() < end, f"never happened: {what}"
-        time.sleep(0.02)
-    return answer
 
 
 @pytest.mark.row("B18")
@@ -32,8 +23,9 @@ def until(ask: Callable[[], Any], what: str) -> Any:
 class TestDebounce:
     def test_debounce_runs_a_burst_once_with_the_last_arguments(self, app: Mainspring) -> None:
         ran: list[int] = []
+        window = milliseconds(0.5)  # each call must come within it after the call before
 
-        @app.task(name="index", key=Key.arguments("page", mode="debounce", window="500ms"))
+        @app.task(name="index", key=Key.arguments("page", mode="debounce", window=window))
         def index(page: str, n: int) -> int:
             ran.append(n)
             return n
@@ -91,11 +83,12 @@ class TestDebounce:
 @pytest.mark.row("B18")
 class TestThrottle:
     def test_throttle_runs_the_first_call_at_once_and_the_rest_as_one_job(self, app: Mainspring) -> None:
-        ran: list[tuple[int, float]] = []
+        ran: list[int] = []
+        window = patience(1)  # the calls must come within it after the first start
 
-        @app.task(name="push", key=Key("k", mode="throttle", window="1s"))
+        @app.task(name="push", key=Key("k", mode="throttle", window=window))
         def push(n: int) -> int:
-            ran.append((n, time.monotonic()))
+            ran.append(n)
             return n
 
         with app.worker():
@@ -104,11 +97,11 @@ class TestThrottle:
             jobs = [push.enqueue(n) for n in range(1, 6)]
             assert {job.id for job in jobs} == {jobs[0].id} != {first.id}
             assert jobs[0].result(timeout=LIMIT) == 5
-        assert [n for n, _ in ran] == [0, 5]
+        assert ran == [0, 5]
         started = [job.info().started for job in (first, jobs[0])]
         assert started[0] is not None
         assert started[1] is not None
-        assert (started[1] - started[0]).total_seconds() >= 1
+        assert (started[1] - started[0]).total_seconds() >= window
 
 
 @pytest.mark.row("B18")
@@ -204,6 +197,22 @@ class TestKeptKeys:
         with pytest.raises(KeyConflict):
             by_text.enqueue(9, 2)
         assert total(app) == 2
+
+    def test_a_call_by_name_is_compared_as_it_was_given(self, app: Mainspring, other: Mainspring) -> None:
+        """The other program does not know the defaults of the task, nor the names of positional arguments."""
+
+        @app.task(name="charge")
+        def charge(order: int, currency: str = "EUR") -> None: ...
+
+        def by_name(*args: object, **kwargs: object) -> Job[Any]:
+            return other.call("charge", *args, **kwargs).options(key=Key("request-9", keep="1h")).enqueue()
+
+        first = charge.options(key=Key("request-9", keep="1h")).enqueue(9)
+        assert by_name(order=9, currency="EUR").id == first.id
+        for given in ((), (9,)):
+            with pytest.raises(KeyConflict, match=r"(?s)A call by name \(app.call\) is compared as it was given"):
+                by_name(*given, **({} if given else {"order": 9}))
+        assert total(app) == 1
 
     def test_a_call_with_a_kept_key_can_be_repeated_after_a_failure(self, app: Mainspring) -> None:
         @app.task(name="fails", key=Key.arguments("n", keep="24h"), retries=0)

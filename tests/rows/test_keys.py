@@ -7,9 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -19,20 +17,13 @@ from mainspring.errors import KeyTaken
 from mainspring.states import Reason, State
 from tests.plugins.outside import SqlOutside
 from tests.rows.callers import NAME, at_once, once
+from tests.rows.crew import until
 from tests.rows.test_queue import total
 
 LIMIT = 60
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.row("Q2")
-
-
-def until(ask: Callable[[], Any], what: str) -> Any:
-    end = time.monotonic() + LIMIT
-    while not (answer := ask()):
-        assert time.monotonic() < end, f"never happened: {what}"
-        time.sleep(0.02)
-    return answer
 
 
 @pytest.mark.option("job.key", "task.key")
@@ -160,6 +151,7 @@ class TestWindow:
             first = task.enqueue(1)
             first.join(timeout=LIMIT)
             fresh = until(lambda: job if (job := task.enqueue(2)).created else None, "the window is over")
+        assert fresh is not None
         assert fresh.id != first.id
 
     def test_a_window_shorter_than_the_job_does_not_admit_a_second_job(self, app: Mainspring) -> None:

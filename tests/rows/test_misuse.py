@@ -51,7 +51,7 @@ def test_a_wrong_use_of_the_api_in_a_task_is_not_retried(app: Mainspring, act: s
         if act == "invalid option":
             child.options(delay="many").enqueue(1)
         if act == "not built":
-            raise NotBuilt("app", "flows")
+            raise NotBuilt("app", "pipeline")
         child.enqueue()  # type: ignore[call-arg]  # the mistake under test
 
     errors: dict[str, type[BaseException]] = {

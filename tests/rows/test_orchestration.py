@@ -14,11 +14,15 @@ from typing import Any
 
 import pytest
 
-from mainspring import Mainspring, NotTriggered, ScheduleEvent
+from mainspring import Mainspring, NotTriggered, ScheduleEvent, Snooze
+from mainspring.client.blocking import run as blocking
+from mainspring.jobs.lanes import base_of
+from mainspring.jobs.query import Query
 from mainspring.launch.embedded import EmbeddedWorker
 from mainspring.states import State
 from mainspring.tasks.task import AsyncTask
 from mainspring.testing.app import TestApp
+from mainspring.testing.contract.hands import Hand
 from tests.rows.crew import LIMIT, until
 from tests.rows.scheduling import MONDAY, minutes, staged, whats
 from tests.timing import short_settings
@@ -33,6 +37,7 @@ class Stage:
         self.t = t
         self.ran: list[str] = []
         self.broken: set[str] = set()
+        self.sleepy: set[str] = set()
 
     def part(self, name: str, **o: Any) -> Part:
         @self.t.app.task(name=f"parts.{name}", retries=0)
@@ -40,9 +45,21 @@ class Stage:
             self.ran.append(name)
             if name in self.broken:
                 raise ValueError(f"{name} is broken")
+            if name in self.sleepy:
+                raise Snooze("5m")
 
         self.t.app.schedule(name, **o)(work)
         return work
+
+
+async def _succeed(t: TestApp, job: bytes) -> None:
+    """End a ready job as a worker of another process does: no scheduler of this process hears of it."""
+    store = await t.app.client.store()
+    [row] = (await store.find(Query(ids=(job,)))).jobs
+    hand = await Hand(store, tasks=[row.task]).join()
+    claims = await hand.take(10, base_of(row.lane))
+    assert [claim.id for claim in claims] == [job]
+    await hand.succeed(*claims)
 
 
 @pytest.fixture
@@ -114,7 +131,7 @@ class TestDependencies:
         stage.part("c", every="10m", depends_on=[a, "b"])
         stage.t.advance("20m")
         assert stage.ran == ["a", "a"]
-        assert whats(stage.t, "c") == ["fired", "coalesced"]
+        assert whats(stage.t, "c") == ["waiting", "coalesced"]
         assert stage.t.schedules.get("c").waiting_for == ("b",)
         stage.t.schedules.trigger("b")
         stage.t.drain()
@@ -133,46 +150,299 @@ class TestDependencies:
         stage.t.advance("10m")
         assert stage.ran[2:] == ["a", "b"]
 
-    def test_jobs_enqueued_by_hand_wait_for_dependencies_and_name_them(self, stage: Stage) -> None:
+    def test_jobs_enqueued_by_hand_do_not_wait_and_their_success_counts_for_no_schedule(self, stage: Stage) -> None:
         a = stage.part("a", mode="triggered")
-        b = stage.part("b", mode="triggered", depends_on="a")
-        stage.t.advance("0s")
+        b = stage.part("b", every="10m", depends_on="a")
+        stage.t.advance("10m")
         job = b.enqueue()
         stage.t.drain()
-        assert stage.ran == []
-        [obstacle] = [each for each in job.why().obstacles if each.kind == "dependency"]
-        assert obstacle.text == "schedule 'b' waits for 'a' to succeed"
-        stage.t.schedules.disable("a")
-        assert job.why().obstacles[0].text == "schedule 'b' waits for 'a' to succeed ('a' is disabled)"
+        assert (stage.ran, job.info().state) == (["b"], State.SUCCEEDED)
         a.enqueue()
         stage.t.drain()
-        assert stage.ran == ["a", "b"]
-        assert job.info().state == "succeeded"
+        assert stage.ran == ["b", "a"]
+        assert stage.t.schedules.get("b").waiting_for == ("a",)
+        stage.t.schedules.trigger("a")
+        stage.t.drain()
+        assert stage.ran == ["b", "a", "a", "b"]
+        assert whats(stage.t, "b") == ["fired"]
 
-    def test_a_trigger_waits_for_dependencies_and_force_does_not(self, stage: Stage) -> None:
+    def test_a_trigger_is_refused_until_the_dependencies_have_succeeded_and_force_is_not(self, stage: Stage) -> None:
         stage.part("a", mode="triggered")
         stage.part("b", mode="triggered", depends_on="a")
         stage.t.advance("0s")
-        job = stage.t.schedules.trigger("b")
-        stage.t.drain()
-        assert (stage.ran, job.info().state) == ([], "blocked")
-        with pytest.raises(NotTriggered, match="still waits for other schedules"):
+        with pytest.raises(NotTriggered, match="it waits for 'a' to succeed") as refused:
             stage.t.schedules.trigger("b")
+        assert refused.value.job is None
+        assert "force=True" in refused.value.hint
         stage.t.schedules.trigger("b", force=True)
+        stage.t.schedules.trigger("a")
         stage.t.drain()
-        assert stage.ran == ["b"]
+        assert sorted(stage.ran) == ["a", "b"]
+        stage.t.schedules.trigger("a")
+        stage.t.drain()
+        stage.t.schedules.trigger("b")
+        stage.t.drain()
+        assert stage.ran[2:] == ["a", "b"]
+        with pytest.raises(NotTriggered, match="waits for 'a'"):
+            stage.t.schedules.trigger("b")
+
+    def test_a_trigger_knows_a_success_that_no_scheduler_has_seen(self, stage: Stage) -> None:
+        """``result()`` returns when the job has ended, which may be before a scheduler looks."""
+        stage.part("a", mode="triggered")
+        stage.part("b", mode="triggered", depends_on="a")
+        stage.t.advance("0s")
+        job = stage.t.schedules.trigger("a")
+        blocking("end", _succeed(stage.t, job.id.bytes))
+        stage.t.schedules.trigger("b")
+        assert stage.t.schedules.get("a").last_success is not None
+
+    def test_a_waiting_occurrence_is_visible(self, stage: Stage) -> None:
+        stage.part("a", mode="triggered")
+        stage.part("b", every="10m", depends_on="a")
+        stage.t.advance("20m")
+        info = stage.t.schedules.get("b")
+        assert (info.waiting_for, info.waiting_since, info.waiting) == (("a",), MONDAY + timedelta(minutes=10), ())
+        coalesced, waiting = stage.t.schedules.history("b")
+        assert (waiting.what, waiting.job, waiting.note) == ("waiting", None, "waits for 'a' to succeed")
+        at = (MONDAY + timedelta(minutes=10)).replace(tzinfo=UTC)
+        assert coalesced.note == f"the occurrence of {at.isoformat(' ', 'seconds')} still waits for other schedules"
+        stage.t.schedules.trigger("a")
+        stage.t.drain()
+        info = stage.t.schedules.get("b")
+        assert (info.waiting_for, info.waiting_since) == ((), None)
+        [first, _] = stage.t.schedules.history("b")[::-1]
+        assert (first.what, first.state, first.at) == ("fired", "succeeded", waiting.at)
+
+    def test_a_success_between_the_making_of_a_run_and_its_start_is_used_by_it(self, stage: Stage) -> None:
+        """A start is the first claim of the job."""
+        stage.part("a", mode="triggered")
+        stage.part("b", every="10m", depends_on="a", queue="slow")
+        stage.t.advance("10m")
+        stage.t.queues.pause("slow", create=True)
+        for _ in range(2):
+            stage.t.schedules.trigger("a")
+            stage.t.drain()
+        stage.t.advance("1s")  # a success of the same microsecond as the start would count as later
+        stage.t.queues.resume("slow")
+        stage.t.drain()
+        assert stage.ran == ["a", "a", "b"]
+        stage.t.advance("10m")
+        assert stage.ran == ["a", "a", "b"]
+        assert stage.t.schedules.get("b").waiting_for == ("a",)
+
+    def test_a_run_that_never_started_used_no_success(self, stage: Stage) -> None:
+        stage.part("a", mode="triggered")
+        stage.part("b", every="10m", depends_on="a", queue="slow")
+        stage.t.queues.pause("slow", create=True)
+        stage.t.advance("10m")
+        stage.t.schedules.trigger("a")
+        stage.t.drain()
+        [job] = stage.t.schedules.get("b").waiting
+        stage.t.app.jobs.get(job).cancel()
+        stage.t.queues.resume("slow")
+        stage.t.advance("10m")
+        assert stage.ran == ["a", "b"]
+
+    def test_a_dependency_that_was_retried_by_hand_has_succeeded(self, stage: Stage) -> None:
+        stage.part("a", mode="triggered", max_failures=0)
+        stage.part("b", every="10m", depends_on="a")
+        stage.broken.add("a")
+        stage.t.advance("0s")
+        job = stage.t.schedules.trigger("a")
+        stage.t.advance("10m")
+        assert stage.t.schedules.get("b").waiting_for == ("a",)
+        stage.broken.clear()
+        job.retry()
+        stage.t.drain()
+        assert stage.ran == ["a", "a", "b"]
+        [run] = stage.t.schedules.history("a")
+        assert (run.job, run.state) == (job.id, "succeeded")
+        job.retry()  # of a run that had succeeded
+        stage.t.advance("10m")
+        assert stage.ran[3:] == ["a", "b"]
+
+    @pytest.mark.parametrize("by", ["put", "code"])
+    def test_a_run_from_before_it_was_a_dependency_counts_when_it_is_retried_by_hand(
+        self, stage: Stage, by: str
+    ) -> None:
+        """The night run failed; a schedule that depends on it is added; then the run is repaired."""
+        stage.part("a", mode="triggered", max_failures=0)
+        stage.broken.add("a")
+        stage.t.advance("0s")
+        jobs = [stage.t.schedules.trigger("a")]
+        stage.t.drain()
+        jobs.append(stage.t.schedules.trigger("a"))
+        stage.t.advance("10m")
+        if by == "put":
+            work = stage.part("other", mode="triggered")
+            stage.t.schedules.put("b", work, every="10m", depends_on="a")
+        else:
+            stage.part("b", every="10m", depends_on="a")
+            stage.t.schedules.declare()
+        stage.t.advance("10m")
+        assert stage.t.schedules.get("b").waiting_for == ("a",)
+        stage.broken.clear()
+        jobs[0].retry()
+        stage.t.drain()
+        assert whats(stage.t, "b") == ["fired"]
+
+    def test_a_backfill_whose_first_run_is_cancelled_is_a_start(self, stage: Stage) -> None:
+        stage.part("a", mode="triggered")
+        stage.part("b", every="10m", depends_on="a", overlap="allow", queue="slow", history=10)
+        stage.t.advance("0s")
+        stage.t.schedules.disable("b")
+        stage.t.advance("35m")
+        stage.t.schedules.enable("b")
+        stage.t.queues.pause("slow", create=True)
+        stage.t.schedules.trigger("a")
+        stage.t.drain()
+        jobs = stage.t.schedules.backfill("b", MONDAY + timedelta(minutes=5), MONDAY + timedelta(minutes=35))
+        jobs[0].cancel()
+        stage.t.queues.resume("slow")
+        stage.t.advance("10m")
+        assert (len(jobs), stage.ran) == (3, ["a", "b", "b"])
+        assert stage.t.schedules.get("b").waiting_for == ("a",)
+
+    def test_a_run_that_snoozes_has_started(self, stage: Stage) -> None:
+        """Its attempt does not count, but its start does: a success during the snooze starts the next run."""
+        stage.part("a", mode="triggered")
+        stage.sleepy.add("b")
+        stage.part("b", every="10m", depends_on="a", overlap="allow")
+        stage.t.advance("0s")
+        stage.t.schedules.trigger("a")
+        stage.t.advance("10m")
+        assert stage.ran == ["a", "b"]
+        blocking("end", _succeed(stage.t, stage.t.schedules.trigger("a").id.bytes))
+        stage.sleepy.clear()
+        stage.t.advance("10m")
+        assert stage.ran == ["a", "b", "b", "b"]
+        assert whats(stage.t, "b") == ["fired", "fired"]
+
+    def test_a_run_that_is_cancelled_while_it_snoozes_has_used_its_success(self, stage: Stage) -> None:
+        stage.part("a", mode="triggered")
+        stage.sleepy.add("b")
+        stage.part("b", every="10m", depends_on="a")
+        stage.t.advance("0s")
+        stage.t.schedules.trigger("a")
+        stage.t.advance("10m")
+        [job] = stage.t.schedules.get("b").waiting
+        stage.t.app.jobs.get(job).cancel()
+        stage.t.advance("10m")
+        assert stage.ran == ["a", "b"]
+        assert stage.t.schedules.get("b").waiting_for == ("a",)
+
+    def test_a_retry_of_a_dependent_run_does_not_wait(self, stage: Stage) -> None:
+        stage.part("a", mode="triggered")
+        stage.part("b", every="10m", depends_on="a", max_failures=0)
+        stage.broken.add("b")
+        stage.t.advance("10m")
+        stage.t.schedules.trigger("a")
+        stage.t.drain()
+        [run] = stage.t.schedules.history("b")
+        stage.broken.clear()
+        stage.t.app.jobs.get(run.job or "").retry()
+        stage.t.drain()
+        assert stage.ran == ["a", "b", "b"]
+
+    def test_a_disabled_dependency_keeps_an_occurrence_waiting(self, stage: Stage) -> None:
+        stage.part("a", every="10m")
+        stage.part("b", every="10m", depends_on="a")
+        stage.t.advance("0s")
+        stage.t.schedules.disable("a")
+        stage.t.advance("30m")
+        assert stage.ran == []
+        assert stage.t.schedules.get("b").waiting_for == ("a",)
+        stage.t.schedules.enable("a")
+        stage.t.advance("10m")
+        assert stage.ran == ["a", "b"]
+
+    def test_a_schedule_that_is_disabled_drops_its_waiting_occurrence(self, stage: Stage) -> None:
+        stage.part("a", mode="triggered")
+        stage.part("b", every="10m", depends_on="a")
+        stage.t.advance("10m")
+        stage.t.schedules.disable("b")
+        stage.t.drain()
+        stage.t.schedules.trigger("a")
+        stage.t.drain()
+        assert stage.ran == ["a"]
+        [run] = stage.t.schedules.history("b")
+        assert (run.what, run.note) == ("skipped", "the schedule was disabled while the occurrence waited")
+        stage.t.schedules.enable("b")
+        stage.t.advance("10m")
+        assert stage.ran == ["a", "b"], "the success came after the last start, of which there was none"
+
+    @pytest.mark.option("schedule.expires")
+    def test_a_waiting_occurrence_expires(self, stage: Stage) -> None:
+        stage.part("a", mode="triggered")
+        stage.part("b", at=MONDAY + timedelta(minutes=10), depends_on="a", expires="5m")
+        stage.t.advance("12m")
+        assert stage.t.schedules.get("b").waiting_since is not None
+        stage.t.advance("10m")
+        [run] = stage.t.schedules.history("b")
+        assert (run.what, run.note) == ("skipped", "it expired while the schedule waited: it waits for 'a' to succeed")
+        stage.t.schedules.trigger("a")
+        stage.t.drain()
+        assert stage.ran == ["a"]
+
+    def test_a_continuous_schedule_waits_before_each_run(self, stage: Stage) -> None:
+        stage.part("a", every="10m")
+        stage.part("loop", mode="continuous", min_pause="1m", depends_on="a")
+        stage.t.advance("35m")
+        assert stage.ran == ["a", "loop"] * 3
+
+    def test_a_chain_of_dependencies_runs_in_order(self, stage: Stage) -> None:
+        stage.part("a", every="10m")
+        stage.part("b", every="10m", depends_on="a")
+        stage.part("c", every="10m", depends_on=["a", "b"])
+        stage.t.advance("20m")
+        assert stage.ran == ["a", "b", "c"] * 2
+
+    @pytest.mark.parametrize("overlap", ["queue", "allow", "cancel_previous"])
+    def test_one_occurrence_waits_with_every_overlap(self, stage: Stage, overlap: str) -> None:
+        stage.part("a", mode="triggered")
+        stage.part("b", every="10m", depends_on="a", overlap=overlap)
+        stage.t.advance("30m")
+        assert whats(stage.t, "b") == ["waiting", "coalesced", "coalesced"]
+        stage.t.schedules.trigger("a")
+        stage.t.drain()
+        assert stage.ran == ["a", "b"]
+
+    def test_a_backfill_is_one_start(self, stage: Stage) -> None:
+        stage.part("a", mode="triggered")
+        stage.part("b", every="10m", depends_on="a")
+        stage.t.advance("40m")
+        stage.t.schedules.trigger("a")
+        stage.t.drain()
+        assert stage.ran == ["a", "b"]
+        with pytest.raises(NotTriggered, match="waits for 'a'"):
+            stage.t.schedules.backfill("b", MONDAY, MONDAY + timedelta(minutes=31))
+        stage.t.schedules.trigger("a")
+        stage.t.drain()
+        assert len(stage.t.schedules.backfill("b", MONDAY, MONDAY + timedelta(minutes=31))) == 2
+        stage.t.drain()
+        assert stage.ran == ["a", "b", "a", "b", "b"]
 
     def test_dependencies_declared_in_code_change_with_the_code(self, stage: Stage, store_url: str) -> None:
         stage.part("a", mode="triggered")
-        b = stage.part("b", mode="triggered", depends_on="a")
-        stage.t.advance("0s")
-        job = b.enqueue()
-        other = Mainspring("sqlite://")
-        for name in ("a", "b"):
-            other.schedule(name, mode="triggered")(other.task(name=f"parts.{name}")(lambda: None))
-        with other.test(url=store_url, start=MONDAY) as t:
+        stage.part("b", every="10m", depends_on="a")
+        stage.t.advance("10m")
+        assert stage.t.schedules.get("b").waiting_since is not None
+        other, ran = Mainspring("sqlite://"), []
+        other.schedule("a", mode="triggered")(other.task(name="parts.a")(lambda: None))
+        other.schedule("b", every="10m")(other.task(name="parts.b")(lambda: ran.append("b")))
+        with other.test(url=store_url, start=MONDAY + timedelta(minutes=10)) as t:
             t.drain()
-            assert t.app.jobs.get(job.id).info().state == "succeeded"
+            assert ran == ["b"]
+
+    def test_a_success_from_before_a_schedule_became_a_dependency_does_not_count(self, stage: Stage) -> None:
+        a = stage.part("a", mode="triggered")
+        stage.t.advance("0s")
+        stage.t.schedules.trigger("a")
+        stage.t.drain()
+        stage.t.schedules.put("b", a.s(), every="10m", depends_on="a", history=5)
+        stage.t.advance("10m")
+        assert stage.ran == ["a"]
+        assert stage.t.schedules.get("b").waiting_for == ("a",)
 
     def test_dependencies_put_at_run_time(self, stage: Stage) -> None:
         a = stage.part("a", mode="triggered")
@@ -223,7 +493,7 @@ class TestBlocks:
         assert stage.ran == []
         stage.t.app.limits.reset("blocks/a+c:at-once")
         stage.t.drain()
-        assert stage.t.schedules.declare() == ((), (), (), ())  # the code does not mind
+        assert stage.t.schedules.declare() == ((), (), (), (), ())  # the code does not mind
         stage.t.schedules.put("c", a.s(), every="10m")
         assert stage.t.schedules.get("a").blocks == ()
 
@@ -368,18 +638,20 @@ class TestFailures:
 
 @pytest.mark.row("O6")
 def test_a_trigger_obeys_every_rule(stage: Stage) -> None:
-    """Disabled, overlapping, dependent, blocked, grouped: the job waits, or ``trigger`` returns the reason."""
+    """Blocked, grouped: the job waits. Disabled, overlapping, dependent: ``trigger`` returns the reason."""
     stage.t.schedules.group("g", max_concurrent=1)
     stage.part("a", mode="triggered", blocks="b", group="g")
     stage.part("b", mode="triggered", group="g", depends_on="a")
     stage.t.advance("0s")
-    waiting = stage.t.schedules.trigger("b")
-    assert [each.kind for each in waiting.why().obstacles][:1] == ["dependency"]
+    with pytest.raises(NotTriggered, match="waits for 'a' to succeed"):
+        stage.t.schedules.trigger("b")
     job = stage.t.schedules.trigger("a")
     stage.t.app.limits.set("group/g:at-once", 0)
     stage.t.drain()
     assert any(each.name == "group/g:at-once" for each in job.why().obstacles)
     stage.t.app.limits.reset("group/g:at-once")
+    stage.t.drain()
+    stage.t.schedules.trigger("b")
     stage.t.drain()
     assert stage.ran == ["a", "b"]
     stage.t.schedules.disable("a")
@@ -428,7 +700,8 @@ def test_status_of_all_schedules(stage: Stage) -> None:
     assert (bad.last_error, bad.last_failure) == ("ValueError: bad is broken", MONDAY + timedelta(minutes=20))
     assert bad.last is not None
     assert bad.last.outcome == "dead"
-    assert (waits.waiting_for, waits.last, len(waits.waiting)) == (("bad",), None, 1)
+    assert (waits.waiting_for, waits.last, waits.waiting) == (("bad",), None, ())
+    assert waits.waiting_since == MONDAY + timedelta(minutes=10)
     assert [(group.name, group.running) for group in status.groups] == [("g", 0)]
     assert status.at == stage.t.clock.now()
 

@@ -90,7 +90,11 @@ class TestEnqueue:
 
 @pytest.mark.row("Q3")
 class TestBulk:
-    def test_enqueue_many_keeps_the_order_and_options_of_a_thousand_jobs(self, app: Mainspring) -> None:
+    def test_enqueue_many_keeps_the_order_and_options_of_a_thousand_jobs(
+        self, app: Mainspring, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # When the machine stalls for a second, jobs that were claimed ahead are handed back, and later jobs pass them.
+        monkeypatch.setattr("mainspring.worker.run.dispatch.UNUSED_AFTER", 3600.0)
         ran: list[int] = []
 
         @app.task(name="note")
@@ -162,8 +166,7 @@ class TestPriority:
         with app.worker(async_slots=1):
             for job in jobs:
                 job.join(timeout=LIMIT)
-        # one claim in twenty goes to the oldest, so the first place may be its
-        assert [name for name in ran if name != "low"] == ["critical", "high", "first", "second"]
+        assert ran == ["critical", "high", "first", "second", "low"]
 
     def test_priority_is_kept_after_a_retry(self, app: Mainspring) -> None:
         ran: list[str] = []

@@ -50,13 +50,6 @@ def _overtaken(monkeypatch: pytest.MonkeyPatch, call: str, other: Callable[[], A
     monkeypatch.setattr(Door, call, late)
 
 
-def whose_links(t: TestApp) -> list[str]:
-    async def asked() -> list[str]:
-        return [row.name for row in await (await t.app.client.store()).dependencies()]
-
-    return blocking("links", asked())
-
-
 async def _stored_by_a_newer_version(t: TestApp, name: str) -> None:
     store = await t.app.client.store()
     [row] = await store.schedules([name])
@@ -213,22 +206,38 @@ class TestPut:
     ) -> None:
         for name in ("x", "y"):
             t.schedules.put(name, report, every="10m")
-        _overtaken(monkeypatch, "set_dependencies", lambda: t.schedules.aput("y", report, every="10m", depends_on="x"))
+        _overtaken(monkeypatch, "swap_schedule", lambda: t.schedules.aput("y", report, every="10m", depends_on="x"))
         with pytest.raises(InvalidOption, match="is a cycle"):
             t.schedules.put("x", report, every="10m", depends_on="y")
         assert [info.depends_on for info in t.schedules.list()] == [(), ("x",)]
         t.advance("10m")
         assert t.app.jobs.count()[State.SUCCEEDED] == 2
 
+    def test_a_put_that_is_undone_does_not_start_the_schedule_again(
+        self, t: TestApp, report: Task[..., str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The success that its last start has used stays used."""
+        t.schedules.put("a", report, every="30d")
+        for name in ("x", "y"):
+            t.schedules.put(name, report, every="10m", depends_on="a")
+        t.schedules.trigger("a")
+        t.advance("10m")
+        assert (whats(t, "x"), whats(t, "y")) == (["fired"], ["fired"])
+        _overtaken(monkeypatch, "swap_schedule", lambda: t.schedules.aput("y", report, every="10m", depends_on="x"))
+        with pytest.raises(InvalidOption, match="is a cycle"):
+            t.schedules.put("x", report, every="10m", depends_on="y")
+        assert t.schedules.get("x").depends_on == ("a",)
+        t.advance("10m")
+        assert whats(t, "x") == ["fired", "waiting"]
+
     def test_a_dependency_is_not_deleted_while_a_schedule_that_needs_it_is_put(
         self, t: TestApp, report: Task[..., str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         t.schedules.put("first", report, every="10m")
-        _overtaken(monkeypatch, "set_dependencies", lambda: t.schedules.adelete("first"))
+        _overtaken(monkeypatch, "swap_schedule", lambda: t.schedules.adelete("first"))
         with pytest.raises(InvalidOption, match="depends_on='first': is not in the store"):
             t.schedules.put("second", report, every="10m", depends_on="first")
         assert t.schedules.list() == []
-        assert whose_links(t) == []
 
     def test_a_dependency_of_a_schedule_that_was_just_put_is_not_deleted(
         self, t: TestApp, report: Task[..., str], monkeypatch: pytest.MonkeyPatch
@@ -286,10 +295,10 @@ class TestEnableAndDisable:
         assert len(await schedules.anext("often", 3)) == 3
         assert len(await schedules.ahistory("often")) == 2
         assert len((await schedules.astatus()).schedules) == 1
-        assert (await schedules.abackfill("often", MONDAY, MONDAY + timedelta(minutes=5))) == []
+        assert (await schedules.abackfill("often", MONDAY, MONDAY + timedelta(minutes=15))) == []
         await t.adrain()
         await schedules.adelete("often")
-        assert await schedules.adeclare() == ((), (), (), ())
+        assert await schedules.adeclare() == ((), (), (), (), ())
 
 
 @pytest.mark.row("S11")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -336,8 +337,10 @@ def _done(app: Mainspring, *, fail: bool = False) -> Job[None]:
 
 def _left(app: Mainspring, state: State, wanted: int) -> int:
     """How many jobs are in a state, once workers have pruned: each does when it starts."""
-    for _ in range(LIMIT):
+    deadline = time.monotonic() + LIMIT
+    while app.jobs.count()[state] > wanted and time.monotonic() < deadline:
         with app.worker():
-            if app.jobs.count()[state] <= wanted:
-                break
+            patience = time.monotonic() + 5
+            while app.jobs.count()[state] > wanted and time.monotonic() < patience:
+                time.sleep(0.05)
     return app.jobs.count()[state]

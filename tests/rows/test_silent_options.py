@@ -97,6 +97,22 @@ class TestBraces:
             task.options(tags=["order:{order}"]).enqueue(1)
         assert app.jobs.count(Query.everything()).total == 0
 
+    @pytest.mark.option("job.key", "job.tags")
+    def test_a_placeholder_in_a_call_by_name_is_refused(self, app: Mainspring) -> None:
+        """The second job would be taken for the first."""
+        for options in ({"key": "order:{order}"}, {"tags": ["order:{order}"]}, {"key": Key("{order!r}", keep="1h")}):
+            with pytest.raises(InvalidOption, match=r"(?s)task 'shop.send': (key|tags)=.*\{order\} is not replaced"):
+                app.call("shop.send", order=1).options(**options).enqueue()
+        with pytest.raises(InvalidOption, match=r"\{order\} is not replaced"):
+            app.call("shop.send", 1).options(key="order:{order}").enqueue()  # the name of its argument is not known
+        assert app.jobs.count(Query.everything()).total == 0
+
+    @pytest.mark.parametrize("text", ['{"order": 7}', "{}", "{7}", "a{other}b", "{{x}}"])
+    def test_other_braces_in_the_data_of_a_call_by_name_stay(self, app: Mainspring, text: str) -> None:
+        app.call("shop.send", order=1).options(key=text, tags=[text]).enqueue()
+        [info] = app.jobs.list(Query.where(tags=[text])).jobs
+        assert (info.key, info.tags) == (text, (text,))
+
     @pytest.mark.parametrize("text", ['{"order": 7}', "{}", "{7}", "a{other}b", "{{x}}"])
     def test_other_braces_in_the_data_of_a_job_stay(self, app: Mainspring, text: str) -> None:
         task: Any = app.task(name="ship")(lambda order: order)

@@ -17,7 +17,7 @@ import pytest
 
 from mainspring import AsyncContext, Context, Mainspring
 from mainspring.errors import StoreUnavailable
-from mainspring.jobs.records import Batch, Enqueued
+from mainspring.jobs.records import Enqueued, JobBatch
 from mainspring.states import State
 from mainspring.stores.door import Door, contract_methods
 from tests.plugins.outside import Outside
@@ -126,7 +126,7 @@ class Lossy(Door):
     losing: ClassVar[set[str]] = set()
     lost: ClassVar[list[str]] = []
 
-    def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
+    def enqueue_now(self, batch: JobBatch, connection: Any = None) -> list[Enqueued]:
         reply = super().enqueue_now(batch, connection)
         self._lose("enqueue")
         return reply
@@ -156,7 +156,7 @@ def lossy(monkeypatch: pytest.MonkeyPatch) -> type[Lossy]:
     """From now on, every store of this process."""
     monkeypatch.setattr(Lossy, "losing", set())
     monkeypatch.setattr(Lossy, "lost", [])
-    monkeypatch.setattr("mainspring.stores.connect.Door", Lossy)
+    monkeypatch.setattr("mainspring.stores.door.Door", Lossy)
     return Lossy
 
 

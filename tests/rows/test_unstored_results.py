@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from mainspring import Event, Mainspring
+from mainspring import Cancel, Discard, Event, Mainspring, Retry, Snooze
 from mainspring.errors import JobDead, ResultTooLarge
 from mainspring.states import Reason, State
 
@@ -48,6 +49,65 @@ def test_a_result_that_cannot_be_stored_makes_the_job_dead_without_a_retry(
     assert "result['rows'][3].when is a complex" in info.error.message
     lines = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
     assert any("result['rows'][3].when is a complex" in line for line in lines)
+
+
+def test_a_value_of_a_subclass_of_the_declared_type_is_a_valid_argument_and_result(app: Mainspring) -> None:
+    """``bool`` is an ``int``, ``OrderedDict`` is a ``dict``: both are read back as the declared type."""
+
+    @app.task(name="t")
+    def in_thread(n: int, rows: dict[str, int]) -> int:
+        assert (repr(n), type(rows)) == ("1", dict)
+        return True
+
+    @app.task(name="at")
+    async def on_loop(n: int, rows: dict[str, int]) -> dict[str, int]:
+        assert (repr(n), type(rows)) == ("1", dict)
+        return OrderedDict(a=True)
+
+    rows = OrderedDict(a=1)
+    with app.worker():
+        assert repr(in_thread.enqueue(True, rows).result(timeout=LIMIT)) == "1"
+        assert repr(on_loop.enqueue(True, rows).result(timeout=LIMIT)) == "{'a': 1}"
+        assert app.call("t", True, rows=rows).enqueue().result(timeout=LIMIT) == 1
+
+
+@pytest.mark.parametrize("mode", ["store", "ignore"])
+@pytest.mark.parametrize("colour", ["def", "async def"])
+@pytest.mark.parametrize(
+    "value",
+    [Retry(after="30s"), Snooze(for_="5m"), Cancel(), Discard("no"), Retry, ValueError("no")],
+    ids=lambda value: repr(value).partition("(")[0].partition(" ")[0].strip("<"),
+)
+def test_an_exception_that_is_returned_is_misuse(app: Mainspring, value: Any, colour: str, mode: Any) -> None:
+    """It would have no effect, and the job would have succeeded."""
+
+    @app.task(name="t", retries=5, result=mode)
+    def in_thread() -> Any:
+        return value
+
+    @app.task(name="at", retries=5, result=mode)
+    async def on_loop() -> Any:
+        return value
+
+    name = value.__name__ if isinstance(value, type) else type(value).__name__
+    job = in_thread.enqueue() if colour == "def" else on_loop.enqueue()
+    with app.worker(), pytest.raises(JobDead, match=f"returned a {name}, which has no effect") as dead:
+        job.result(timeout=LIMIT)
+    assert dead.value.reason == Reason.NOT_RETRYABLE
+    info = job.info()
+    assert (info.attempt, info.error is not None and info.error.type) == (
+        1, "mainspring.errors.ResultNotSerializable",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["store", "ignore"])
+def test_an_ignored_result_may_be_anything_else(app: Mainspring, mode: Any) -> None:
+    @app.task(name="t", result=mode)
+    def kind() -> Any:
+        return int if mode == "ignore" else None
+
+    with app.worker():
+        assert kind.enqueue().join(timeout=LIMIT).state is State.SUCCEEDED
 
 
 def test_a_coroutine_as_result_is_not_retried(app: Mainspring) -> None:

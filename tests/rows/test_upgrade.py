@@ -60,6 +60,37 @@ def test_upgrade_converts_the_old_arguments(app: Mainspring, colour: str) -> Non
 
 
 @pytest.mark.row("B20")
+def test_upgrade_converts_a_bool_where_a_number_is_declared_now(app: Mainspring) -> None:
+    """Without an upgrade function the value is a valid number."""
+    with Mainspring(app.settings.url) as old:
+        for name in ("send", "log"):
+            old.task(name=name)(_old)
+        before = [old.call("send", urgent=True).enqueue(), old.call("send", urgent=False).enqueue()]
+        plain = old.call("log", urgent=True).enqueue()
+
+    @app.task(name="send")
+    def send(urgent: int) -> int:
+        return urgent
+
+    @app.task(name="log")
+    def log(urgent: int) -> int:
+        return urgent
+
+    @send.upgrade
+    def from_v1(given: dict[str, Any]) -> dict[str, Any]:
+        return {"urgent": 10 if given["urgent"] else -10}
+
+    with app.worker():
+        assert [job.result(timeout=LIMIT) for job in before] == [10, -10]
+        assert plain.result(timeout=LIMIT) == 1
+
+
+def _old(urgent: bool) -> int:
+    """The task before the deploy."""
+    return int(urgent)
+
+
+@pytest.mark.row("B20")
 @pytest.mark.parametrize(
     ("returns", "said"),
     [

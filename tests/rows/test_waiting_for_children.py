@@ -38,7 +38,7 @@ def test_parents_in_every_thread_slot_get_the_results_of_their_children(
     [warning] = [line for line in caplog.messages if "waits for another job" in line]
     assert "'parent'" in warning
     assert "ctx.spawn" in warning
-    assert "Flows" in warning
+    assert "a flow" in warning
 
 
 def test_async_parents_in_every_slot_get_the_results_of_their_children(app: Mainspring) -> None:

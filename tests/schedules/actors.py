@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from mainspring.errors import StoreUnavailable
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch
+from mainspring.jobs.records import JobBatch
 from mainspring.schedules.records import ScheduleSwap, SwapResult
 from mainspring.schedules.service import Scheduler
 from mainspring.states import Action
@@ -44,7 +44,7 @@ class Wire:
         assert action is Action.CANCEL
         return await self._pass(lambda: self._of.cancel(query.ids or ()))
 
-    async def swap_schedule(self, asked: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
+    async def swap_schedule(self, asked: ScheduleSwap, batch: JobBatch | None = None) -> SwapResult:
         return await self._pass(lambda: self._of.swap_schedule(asked, batch, "scheduler"))
 
     async def _pass(self, call: Callable[[], Awaitable[R]]) -> R:
@@ -79,5 +79,5 @@ class ByHand:
         self._of = simulation
         self._by = by
 
-    async def swap_schedule(self, asked: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
+    async def swap_schedule(self, asked: ScheduleSwap, batch: JobBatch | None = None) -> SwapResult:
         return await self._of.swap_schedule(asked, batch, self._by)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import takewhile
 
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch
+from mainspring.jobs.records import JobBatch
 from mainspring.schedules.plan import Definition, OccurrenceRecord, SchedulePlan, decode, decode_run
 from mainspring.schedules.records import ScheduleRun, ScheduleSwap
 from mainspring.states import FINAL, State
@@ -93,7 +93,7 @@ class Judge:
     def deleted(self, job: bytes) -> None:
         self._deleted.add(job)
 
-    def exchanged(self, asked: ScheduleSwap, batch: Batch | None, now: int, by: str) -> None:
+    def exchanged(self, asked: ScheduleSwap, batch: JobBatch | None, now: int, by: str) -> None:
         assert asked.doc is not None
         name, after = asked.name, decode(asked.doc)
         before = self._plans.get(name)

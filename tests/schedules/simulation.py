@@ -21,7 +21,7 @@ from mainspring.common.ids import raw_id
 from mainspring.errors import QueueDraining, StoreUnavailable
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch
+from mainspring.jobs.records import JobBatch
 from mainspring.queues.records import QueueMode
 from mainspring.schedules.plan import (
     Definition,
@@ -260,7 +260,7 @@ class Simulation:
             await self.cancel(made.cancel)
         return said.ok
 
-    async def swap_schedule(self, asked: ScheduleSwap, batch: Batch | None, by: str) -> SwapResult:
+    async def swap_schedule(self, asked: ScheduleSwap, batch: JobBatch | None, by: str) -> SwapResult:
         said = await self.store.swap_schedule(asked, batch)
         if said.ok:
             self.judge.exchanged(asked, batch, said.now, by)

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.common.clock import MovableClock, to_datetime
 from mainspring.common.ids import raw_id
-from mainspring.jobs.records import Batch
+from mainspring.jobs.records import JobBatch
 from mainspring.schedules.plan import ScheduleStep, decode, trigger
 from mainspring.schedules.records import ScheduleSwap
 from mainspring.schedules.service import Scheduler
@@ -81,7 +81,7 @@ async def test_a_lost_reply_makes_no_second_job(store: Store, clock: MovableCloc
     clock.advance("1m")
     real = store.swap_schedule
 
-    async def swap(asked: ScheduleSwap, batch: Batch | None = None) -> Any:
+    async def swap(asked: ScheduleSwap, batch: JobBatch | None = None) -> Any:
         await real(asked, batch)
         return await real(asked, batch)  # the first reply never came
 

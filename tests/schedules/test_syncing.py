@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from mainspring.jobs.records import Batch
-from mainspring.schedules.records import ScheduleDependency, ScheduleSwap, SwapResult
+from mainspring.jobs.records import JobBatch
+from mainspring.schedules.records import ScheduleSwap, SwapResult
 from mainspring.schedules.sync import CodeSchedules, SyncResult, sync
 from mainspring.stores.base import Store
-from tests.schedules.scheduled import Counting
+from tests.schedules.scheduled import Counting, plan_of
 from tests.unit.schedule_samples import definition
 
 pytestmark = pytest.mark.row("S8")
@@ -35,21 +35,18 @@ class Overtaken:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def swap_schedule(self, swap: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
+    async def swap_schedule(self, swap: ScheduleSwap, batch: JobBatch | None = None) -> SwapResult:
         newer, self._newer = self._newer, None
         if newer is not None:
             await sync(self._store, newer)
-            await self._store.set_dependencies(
-                [ScheduleDependency("s", ("old",))]
-            )  # that of older code arrived after that of newer code
         return await self._store.swap_schedule(swap, batch)
 
 
-async def test_dependencies_stored_by_older_code_are_removed_when_newer_code_was_faster(store: Store) -> None:
+async def test_dependencies_of_newer_code_stay_when_older_code_was_slower(store: Store) -> None:
     both = {"old": definition(), "new": definition()}
     older = CodeSchedules({**both, "s": definition(depends_on=("old",))}, "1")
     newer = CodeSchedules({**both, "s": definition(depends_on=("new",))}, "2")
     await sync(store, CodeSchedules(both, "1"))
     assert "s" in (await sync(cast("Store", Overtaken(store, newer)), older)).left
-    (link,) = [row for row in await store.dependencies() if row.name == "s"]
-    assert [name for name, _ in link.after] == ["new"]
+    plan = await plan_of(store, "s")
+    assert (plan.definition.depends_on, plan.used) == (("new",), {"new": 0})

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from mainspring.common.clock import MovableClock
 from mainspring.common.ids import raw_id
 from mainspring.errors import StoreConflict
-from mainspring.jobs.records import Batch, UniqueKey
+from mainspring.jobs.records import JobBatch, UniqueKey
 from mainspring.queues.records import DisabledMode, QueueMode, QueueSettings
 from mainspring.schedules.plan import ScheduleNews, ScheduleStep, backfill, new_plan, trigger
 from mainspring.schedules.records import ScheduleSwap
@@ -113,7 +113,7 @@ async def test_a_conflict_that_passes_loses_no_occurrence(store: Store, clock: M
     scheduler = Scheduler(store)
     real, left = store.swap_schedule, 2
 
-    async def swap(asked: ScheduleSwap, batch: Batch | None = None) -> Any:
+    async def swap(asked: ScheduleSwap, batch: JobBatch | None = None) -> Any:
         nonlocal left
         if batch is not None and left:
             left -= 1

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from mainspring import Mainspring
-from mainspring.errors import InvalidOption, StoreError
+from mainspring.errors import InvalidOption, NotFound, StoreError
 from mainspring.testing.history import Pause
 from tests.soak.flow import BREAKER, HELD, LONGEST
 
@@ -41,11 +41,9 @@ class Hand:
     def close(self) -> None:
         self._app.close()
 
-    def _hold(
-        self, stop: Callable[[str], None], go_on: Callable[[str], None], seconds: float, *, disabled: bool
-    ) -> None:
+    def _hold(self, stop: Callable[..., None], go_on: Callable[..., None], seconds: float, *, disabled: bool) -> None:
         try:
-            stop(HELD)
+            stop(HELD, create=True)  # no worker and no job may have named it yet
             began = time.time()
         except StoreError:
             began = None
@@ -55,9 +53,11 @@ class Hand:
         if began is not None:
             self.pauses.append(Pause(queue=HELD, began=began, ended=ended, disabled=disabled))
 
-    def _insist(self, go_on: Callable[[str], None]) -> None:
+    def _insist(self, go_on: Callable[..., None]) -> None:
         while True:
             try:
                 return go_on(HELD)
+            except NotFound:  # it was never stopped
+                return None
             except StoreError:
                 time.sleep(0.1)

@@ -8,13 +8,13 @@ import msgspec
 
 from mainspring.common.ids import raw_id
 from mainspring.errors import QueueFull
-from mainspring.jobs.records import Batch, NewJob
+from mainspring.jobs.records import JobBatch, NewJob
 from mainspring.queues.records import QueueMode, QueueSettings
 from mainspring.stores.base import Store
 from tests.soak.flow import DEPTH
 
 
-async def leftovers(store: Store, batches: Iterable[Batch]) -> list[str]:
+async def leftovers(store: Store, batches: Iterable[JobBatch]) -> list[str]:
     """What is held in spite of that, of the buckets and queues of these batches."""
     buckets = {bucket.name: bucket for batch in batches for job in batch.jobs for bucket in job.buckets}
     rows = await store.buckets(list(buckets.values()))
@@ -37,5 +37,5 @@ async def _depth(store: Store, queue: str) -> list[str]:
     return [f"queue {queue}: deeper than it may be"]
 
 
-def _batch(queue: str, n: int) -> Batch:
-    return Batch(id=raw_id(), jobs=tuple(NewJob(id=raw_id(), task="little", queue=queue) for _ in range(n)))
+def _batch(queue: str, n: int) -> JobBatch:
+    return JobBatch(id=raw_id(), jobs=tuple(NewJob(id=raw_id(), task="little", queue=queue) for _ in range(n)))

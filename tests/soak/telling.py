@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from mainspring.breakers.records import is_breaker
 from mainspring.codec import decode_result
 from mainspring.common.clock import boottime
-from mainspring.jobs.records import Batch, JobRow, NewJob
+from mainspring.jobs.records import JobBatch, JobRow, NewJob
 from mainspring.states import State
 from mainspring.testing.history import BodyRun, Disturbance, LimitBound, Promise
 from tests.processes.fleet import Line
@@ -38,7 +38,7 @@ def one_at_a_time(job: NewJob) -> tuple[str, ...]:
     return (f"last {job.unique.hash.hex()}",) if job.unique is not None and job.unique.mode == "keep_last" else ()
 
 
-def bounds_of(batches: Iterable[Batch]) -> dict[str, LimitBound]:
+def bounds_of(batches: Iterable[JobBatch]) -> dict[str, LimitBound]:
     """Of every bucket that a job names."""
     found = dict[str, LimitBound]()
     for batch in batches:

@@ -49,7 +49,8 @@ def test_jobs_are_found_by_task_and_arguments(app: Mainspring) -> None:
         assert t.assert_enqueued(subject="late").id == third.id
         t.assert_not_enqueued(send, "x@y.z")
         t.assert_not_enqueued(other, n=8)
-        t.assert_not_enqueued("never.heard.of")
+        with pytest.raises(UnknownTask, match=r"'never.heard.of' is not known"):
+            t.assert_not_enqueued("never.heard.of")
 
 
 def test_values_are_compared_as_they_are_stored(app: Mainspring) -> None:

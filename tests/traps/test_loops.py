@@ -164,3 +164,5 @@ async def test_a_blocking_wait_in_a_loop_names_the_async_method(shared: Mainspri
         job.result()
     with pytest.warns(UserWarning, match=r"enqueue\(\) blocks the running event loop; use: await aenqueue"):
         shared.call("add", 1, 2).enqueue()
+    with pytest.warns(UserWarning, match=r"enqueue_many\(\) blocks the running event loop; use: await aenqueue_many"):
+        shared.enqueue_many([shared.call("add", 1, 2)])

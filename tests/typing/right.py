@@ -12,9 +12,12 @@ from mainspring import (
     AsyncTask,
     Backoff,
     Call,
+    Chain,
     Context,
+    Dag,
     Depends,
     Event,
+    Group,
     Job,
     JobInfo,
     Key,
@@ -25,6 +28,9 @@ from mainspring import (
     Secret,
     Task,
     Tasks,
+    chain,
+    chord,
+    group,
 )
 
 app = Mainspring(
@@ -96,7 +102,7 @@ def a_task_with_options() -> None:
 def more_options_of_a_task() -> None:
     @app.task(
         name="shop.pay", aliases=["pay"], executor="thread", backoff=Backoff.fixed("5s"), soft_timeout=1.5,
-        timeout=timedelta(minutes=1), ack="early", fence="strict", result="ignore", crashes=1, expires=60,
+        timeout=timedelta(minutes=1), ack="late", fence="strict", result="ignore", crashes=1, expires=60,
         never_retry_on=KeyError, retry_if=lambda error: isinstance(error, OSError), retention="1d",
         tags=["shop"], meta={"team": {"id": 7}}, sensitive=["card"],
     )  # fmt: skip
@@ -222,6 +228,21 @@ def price(items: Sequence[str]) -> Sequence[int | Exception]:
 @app.bulk_task()
 async def aprice(items: list[str]) -> list[int | Exception]:
     return [ValueError(item) for item in items]
+
+
+@app.bulk_task
+def bare_price(items: list[str]) -> list[int | Exception]:
+    return [len(item) for item in items]
+
+
+@app.bulk_task
+async def abare_price(items: list[str]) -> list[int | Exception]:
+    return [len(item) for item in items]
+
+
+def a_bulk_task_needs_no_options() -> None:
+    assert_type(bare_price, Task[[str], int])
+    assert_type(abare_price, AsyncTask[[str], int])
 
 
 def a_job_of_a_bulk_task_has_one_item() -> None:
@@ -586,3 +607,108 @@ def hooks_of_schedules() -> None:
 def a_test_of_a_schedule() -> None:
     with app.test() as t:
         assert_type(t.advance("31d").ran, int)
+
+
+# ---- flows -------------------------------------------------------------------------------------------
+
+
+@app.task
+def text_of(n: int, width: int = 1) -> str:
+    return str(n).rjust(width)
+
+
+@app.task
+async def length_of(text: str) -> int:
+    return len(text)
+
+
+@app.task
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@app.task
+def numbers_to(n: int) -> list[int]:
+    return list(range(n))
+
+
+@app.task
+def take_back(value: int) -> None: ...
+
+
+def a_chain_of_tasks() -> None:
+    flow = add.s(1) | text_of | length_of
+    assert_type(flow, Chain[int])
+    assert_type(flow.enqueue(), Job[int])
+    assert_type(flow.enqueue().result(), int)
+
+
+async def an_async_enqueue_of_a_chain() -> None:
+    assert_type(await (add.s(1) | text_of).aenqueue(), Job[str])
+
+
+def a_step_with_further_arguments() -> None:
+    assert_type(add.s(1).then(text_of, width=3), Chain[str])
+    assert_type(add.s(1).then(text_of, 3).then(length_of), Chain[int])
+
+
+def a_group_of_equal_calls() -> None:
+    assert_type(group(add.s(1), add.s(2)), Group[int])
+    assert_type(group(add.s(n) for n in range(3)).enqueue().result(), list[int])
+
+
+def a_chord() -> None:
+    assert_type(chord(group(add.s(1), add.s(2)), total), Chain[int])
+    assert_type(group(add.s(n) for n in range(3)) | total, Chain[int])
+
+
+def each_element_of_a_list() -> None:
+    assert_type(numbers_to.s(3).each(text_of), Group[str])
+    assert_type(numbers_to.s(3).each(text_of, width=3), Group[str])
+    assert_type(numbers_to.s(3).each(add) | total, Chain[int])
+
+
+def a_call_behind_a_call() -> None:
+    assert_type(add.s(1) | length_of.s("x"), Chain[int])
+
+
+def tasks_that_all_get_a_result() -> None:
+    assert_type(add.s(1) | group(text_of, text_of), Group[str])
+    assert_type(text_of.s(1) | group(length_of, length_of), Group[int])
+
+
+def a_compensation() -> None:
+    assert_type(add.s(1).undo(take_back) | text_of, Chain[str])
+
+
+def a_chain_from_a_list() -> None:
+    chain(add.s(1), text_of, length_of).enqueue()
+
+
+def a_graph() -> None:
+    dag = Dag()
+    first = dag.add(add.s(1))
+    second = dag.add(text_of.s(first.result), after=[first], when="ignore")
+    assert_type(first.result, int)
+    assert_type(second.result, str)
+    dag.enqueue()
+
+
+def a_batch() -> None:
+    with app.flows.batch("import", on_success=add.s(1), hold="1h") as batch:
+        assert_type(batch.add(add.s(1)), Job[int])
+        assert_type(batch.add(add.s(1) | text_of), Job[str])
+        assert_type(batch.add_many([add.s(1)]), list[Job[int]])
+    print(batch.counts().pending)
+
+
+def options_of_a_flow() -> None:
+    assert_type((add.s(1) | text_of).flow(key="x", time_limit="1h").enqueue().result(), str)
+
+
+def additions_to_the_flow_of_a_job(ctx: Context) -> None:
+    assert_type(ctx.flow.add(add.s(1)), Job[int])
+
+
+async def additions_in_async_code(ctx: AsyncContext) -> None:
+    assert_type(await ctx.flow.add(add.s(1)), Job[int])

@@ -13,6 +13,7 @@ from mainspring import (
     AsyncContext,
     Call,
     Context,
+    Dag,
     Depends,
     Event,
     Job,
@@ -22,6 +23,8 @@ from mainspring import (
     Query,
     Secret,
     Tasks,
+    chord,
+    group,
 )
 from mainspring.stores.door import Door
 
@@ -273,7 +276,7 @@ def a_bulk_handler_of_two_arguments() -> None:
 
 
 def a_size_that_is_text() -> None:
-    app.bulk_task(size="10")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    app.bulk_task(size="10")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
 # ---- follow-ups ------------------------------------------------------------------------------------
@@ -550,3 +553,54 @@ async def a_store_call_without_an_argument(door: Door) -> None:
 
 async def an_unknown_store_call(door: Door) -> None:
     await door.enqueue_all()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+# ---- flows -------------------------------------------------------------------------------------------
+
+
+@app.task
+def spell(n: int) -> str:
+    return str(n)
+
+
+@app.task
+def measure(text: str) -> int:
+    return len(text)
+
+
+@app.task
+def add_up(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+def a_step_that_cannot_take_the_result() -> None:
+    add.s(1) | measure  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+
+
+def a_then_that_cannot_take_the_result() -> None:
+    spell.s(1).then(spell)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def an_argument_of_a_step_with_a_wrong_type() -> None:
+    add.s(1).then(add, "2")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def each_of_a_result_that_is_no_list() -> None:
+    add.s(1).each(spell)  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def a_callback_that_cannot_take_a_list() -> None:
+    chord(group(add.s(1)), spell)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_result_of_a_chain_used_wrongly() -> None:
+    length: int = (add.s(1) | spell).enqueue().result()  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    print(length)
+
+
+def an_unknown_policy() -> None:
+    Dag().add(add.s(1), when="never")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def an_unknown_option_of_a_flow() -> None:
+    add.s(1).flow(name="x", keys="y")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

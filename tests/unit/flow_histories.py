@@ -115,7 +115,7 @@ FLOW_GOOD = {
     "a line, in which two claims crossed": line((0, 0, 3, "w1"), (0, 1, 2, "w2"), (0, 1.5, 2.5, "w2"), (0, 2, 4, "w1")),
     "a stack": line((0, 0, 9, "w1"), (0, 1, 5, "w1"), (0, 2, 4, "w1"), (0, 3, 3.5, "w1"), stack=True),
     "an old one among more urgent ones": line((0, 0, 70, "w1"), *urgent(63)),
-    "one that waits behind older ones": line((0, 0, 50, "w1"), (0, 0.5, 84.7, "w1"), *urgent(84)),
+    "one that is passed for five hours": line((0, 0, 17_999, "w1"), *urgent(9, since=17_980)),
 }  # fmt: skip
 
 FLOW_BAD: dict[str, list[History]] = {
@@ -163,8 +163,7 @@ FLOW_BAD: dict[str, list[History]] = {
         line((0, 0, 9, "w1"), *[(0, 1 + n, 1.5 + n, "w1") for n in range(3)]),
         line((0, 0, 9, "w1"), *[(0, 1 + n, 1.5 + n, f"w{n % 2}") for n in range(5)]),
         line((0, 8, 12, "w1"), *[(0, n, 9.0 + n / 2, "w1") for n in range(3)], stack=True),
-        line((0, 0, 90, "w1"), *urgent(64)),
-        line((0, 0, 9, "w1"), (0, 1, 96, "w1"), *urgent(85, since=10)),
-        line((0, 0, 30, "w1"), *urgent(10), slots=1, aged=1),
+        line((0, 0, 20_000, "w1"), *urgent(3, since=18_001)),
+        line((5, 10, 20, "w1"), *[(0, n, 11.0 + n, "w1") for n in range(3)]),
     ],
 }  # fmt: skip

@@ -79,7 +79,7 @@ GOOD = {
     "a failure, then success": h(
         NEW, claim(1, 1, 10), failed(2, 2, 10), step(3, 3, A.PROMOTE, S.READY),
         claim(4, 3, 11, attempt=2), done(5, 4, 11, wrote=11),
-        promises={"j": Promise(retries=1, backoff=1, expires=3, not_before=1)},
+        promises={"j": Promise(retries=1, backoff=1, expires=1.5, not_before=1)},
     ),
     "stopped, lost, done by another, the first body going on": h(
         NEW, claim(1, 1, 10), taken(2, 18, 10), claim(3, 19, 11, "w2"), done(4, 21, 11, "w2", wrote=11),
@@ -101,6 +101,11 @@ GOOD = {
         NEW, claim(1, 1, 10), failed(2, 2, 10, state=S.DEAD, reason=R.RETRIES_EXHAUSTED),
         step(3, 5, A.RETRY, S.READY, epoch=2), claim(4, 6, 11, epoch=2), done(5, 7, 11, epoch=2),
         calls=(ASKED, ClientCall(verb="retry", jobs=("j",), answer="ok")),
+    ),
+    "expired, then retried by hand": h(
+        NEW, step(1, 2, A.EXPIRE, S.CANCELLED, reason=R.EXPIRED), step(2, 5, A.RETRY, S.READY, epoch=2),
+        claim(3, 6, 11, epoch=2), done(4, 7, 11, epoch=2),
+        calls=(ASKED, ClientCall(verb="retry", jobs=("j",), answer="ok")), promises={"j": Promise(expires=2)},
     ),
     "an unknown enqueue that made none": h(calls=(replace(ASKED, answer="unknown"),)),
     "a rolled back enqueue": h(calls=(replace(ASKED, transaction="rolled_back"),)),
@@ -249,7 +254,7 @@ BAD: dict[str, list[History]] = {
     "I15": [
         h(*PLAIN, promises={"j": Promise(expires=0.5)}),
         h(*PLAIN, promises={"j": Promise(timeout=1)}, runs=(BodyRun(job="j", token=10, began=1, ended=9),)),
-        h(*GOOD["a failure, then success"].events, promises={"j": Promise(expires=2.5)}),
+        h(*GOOD["a failure, then success"].events, promises={"j": Promise(expires=0.9)}),
     ],
     "I16": [
         h(NEW, claim(1, 9, 10), replace(CANCELLED, at=10), calls=(ASKED, CANCEL)),

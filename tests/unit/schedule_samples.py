@@ -39,7 +39,7 @@ FAILED = SeenRun(state=State.DEAD, ended=T0, error="ValueError: no")
 DONE = SeenRun(state=State.SUCCEEDED, ended=T0)
 CANCELLED = SeenRun(state=State.CANCELLED, ended=T0)
 RUNS = SeenRun(state=State.RUNNING, started=T0)
-WAITS = SeenRun(state=State.BLOCKED)
+WAITS = SeenRun(state=State.READY, attempt=0)
 
 
 def ids() -> Callable[[], bytes]:

@@ -251,7 +251,7 @@ class Waiting:
         self.spec = spec
         self.received = 0.0
         self.claim = Claim(b"", 1, "bulk", "q", "", 0, 1, 1, crashes, False, 0, None, b"", 1)
-        self.early = self.limited = self.scarce = False
+        self.early = self.limited = self.takes_capacity = False
         self.lease = self.environment = None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
@@ -9,7 +10,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from mainspring import Call, Context, Depends, Mainspring, Middleware, Tasks
+from mainspring import Call, Context, Depends, Key, Mainspring, Middleware, Tasks
 from mainspring.common.ids import derived_id
 from mainspring.errors import InvalidOption, NoApp, UnknownArgument
 from mainspring.jobs import call as call_module
@@ -84,6 +85,15 @@ def test_sensitive_arguments_are_named_in_the_record_and_not_shown_by_the_call()
     assert body.hide == ("password",)
     assert "hunter22" not in repr(login.s("ann", "hunter22"))
     assert "ann" in repr(login.s("ann", "hunter22"))
+
+
+def test_the_repr_of_a_call_and_the_text_of_a_key_are_cut_with_a_mark() -> None:
+    call = send.s("x" * 900)
+    assert re.fullmatch(r"<Call .*\(to='x+\.\.\.\)>", repr(call))
+    body = body_of(made(call.options(key=Key.arguments()))[0])
+    assert body.key is not None
+    assert len(body.key) <= 500
+    assert body.key.endswith("...")
 
 
 def test_a_sensitive_name_that_is_not_an_argument_is_refused() -> None:

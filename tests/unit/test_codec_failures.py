@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Literal
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -83,6 +86,34 @@ def test_long_texts_are_cut_with_a_marker() -> None:
     assert record.traceback.endswith("xxx\n")
 
 
+def test_the_marker_has_the_number_of_characters_that_are_missing() -> None:
+    keeps: tuple[Literal["start", "ends"], ...] = ("start", "ends")
+    for keep in keeps:
+        text = clean_text("x" * 5000, 400, keep=keep)
+        found = re.fullmatch(r"(x*) \.\.\. \[([\d,]+) more characters were cut\] ?(x*)", text)
+        assert found is not None
+        assert len(found[0]) <= 400
+        assert len(found[1]) + len(found[3]) + int(found[2].replace(",", "")) == 5000
+
+
+def test_notes_and_frames_that_are_left_out_leave_a_mark() -> None:
+    def dive(depth: int) -> None:
+        if depth == 0:
+            error = ValueError("deep")
+            for number in range(12):
+                error.add_note(str(number))
+            raise error
+        dive(depth - 1)
+
+    with pytest.raises(ValueError, match="deep") as info:
+        dive(99)
+    record = describe_error(info.value)
+    assert record.notes[9:] == ("9", "[2 more notes were cut]")
+    assert record.traceback.splitlines()[:2] == [
+        "Traceback (most recent call last):", "  [41 outer frames were cut]",
+    ]  # fmt: skip
+
+
 def test_a_cycle_of_causes_ends() -> None:
     first, second = ValueError("1"), ValueError("2")
     first.__cause__, second.__cause__ = second, first
@@ -95,7 +126,7 @@ def test_a_long_chain_and_a_deep_recursion_are_bounded() -> None:
         outer = ValueError(str(number))
         outer.__cause__ = error
         error = outer
-    assert len(describe_error(error).causes) == 10
+    assert describe_error(error).causes[9:] == ("ValueError: 189", "[more causes were cut]")
 
     def dive() -> None:
         dive()

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.codec import Signature, dumps_call
+from mainspring.codec.annotations import _parts_of
 from mainspring.errors import (
     ArgumentError,
     ArgumentNotSerializable,
@@ -178,7 +179,7 @@ class TestTypes:
             (str, None, "expected str, got None"),
             (str, object(), "expected str, got object"),
             (int, "5", "expected int, got str"),
-            (int, True, "expected int, got bool"),
+            (bool, 1, "expected bool, got int"),
             (int, 1.0, "expected int, got float"),
             (datetime, "2030-01-01T00:00:00Z", "expected datetime, got str"),
             (UUID, "00000000-0000-0000-0000-000000000001", "expected uuid, got str"),
@@ -508,3 +509,11 @@ class TestAnnotations:
         with pytest.raises(BadSignature, match=r"argument 'value' is declared as .* JSON cannot represent") as caught:
             of_type(declared).encode_call((1,), {})
         assert caught.value.argument == "value"
+
+
+def test_an_alias_that_contains_itself_is_walked_once() -> None:
+    class Json:
+        """As ``type Json = dict[str, Json] | int`` of Python 3.12."""
+
+    Json.__value__ = dict[str, Json] | int  # type: ignore[attr-defined]  # see above
+    assert list(_parts_of(Json)) == [dict[str, Json] | int, dict[str, Json], str, int]

@@ -98,6 +98,65 @@ def test_without_weights_all_queues_are_one_want(weights: Any) -> None:
     assert shop.demand.next_wants() == (Want(every, 4), Want(alone, 6))
 
 
+def test_wants_for_free_slots_come_before_wants_ahead() -> None:
+    shop = Shop({"a/async": 0, "b/async": 0}, aio=Slots(10, 50), thread=Slots(0), weights={"a": 2})
+    wants = shop.demand.next_wants()
+    assert [want.ahead for want in wants] == sorted(want.ahead for want in wants)
+    assert sum(want.n for want in wants if not want.ahead) == 10
+    assert sum(want.n for want in wants if want.ahead) == 50
+
+
+class TestPassedOver:
+    """The store passed over jobs that need a free slot."""
+
+    def shop(self) -> Shop:
+        shop = Shop({"a/async": 1_000}, aio=Slots(4, 20), thread=Slots(0))
+        assert len(shop.turn()) == 24
+        for _ in range(15):
+            shop.finish("a/async")
+        assert shop.demand.is_urgent
+        (want,) = shop.demand.next_wants()
+        assert want.ahead
+        shop.demand.record_reply([claim("a/async")] * want.n, passed=True)
+        return shop
+
+    def test_nothing_is_claimed_ahead_until_a_slot_is_free(self) -> None:
+        shop = self.shop()
+        assert not shop.demand.is_urgent
+        for _ in range(6):
+            shop.finish("a/async")
+        lanes = [*shop.demand.next_wants()[0].lanes]
+        assert shop.demand.next_wants() == (Want(tuple(lanes), 1),)
+
+    def test_while_all_jobs_have_limits_nothing_is_claimed_ahead(self) -> None:
+        shop = self.shop()
+        for _ in range(9):
+            shop.finish("a/async")
+        for _ in range(3):
+            assert [(want.n, want.ahead) for want in shop.demand.next_wants()] == [(4, False)]
+            shop.demand.record_reply([claim("a/async#api=tenant=7")] * 4)
+
+    def test_a_job_that_fits_into_no_free_slot_is_not_asked_for_again_and_again(self) -> None:
+        """The thread slots are in use. A limited job enqueued by name may need one."""
+        shop = Shop({"a/any": 0}, aio=Slots(2, 20), thread=Slots(1))
+        shop.pools["thread"].held = 1
+        for _ in range(2):
+            assert shop.demand.is_urgent
+            wants = shop.demand.next_wants()
+            shop.demand.record_reply([], passed=any(want.ahead for want in wants))
+        assert not shop.demand.is_urgent
+
+    @pytest.mark.parametrize("got", [["a/async#api", "a/async"] * 2, ["a/async#api"] * 3], ids=["others", "fewer"])
+    def test_claims_ahead_go_on_when_it_is_the_turn_of_other_jobs(self, got: list[str]) -> None:
+        shop = self.shop()
+        for _ in range(9):
+            shop.finish("a/async")
+        assert [want.ahead for want in shop.demand.next_wants()] == [False]
+        shop.demand.record_reply([claim(lane) for lane in got])
+        shop.demand.wake()
+        assert [want.ahead for want in shop.demand.next_wants()] == [False, True]
+
+
 @settings(deadline=None)
 @given(st.integers(1, 70), st.integers(0, 10), st.integers(0, 256), st.integers(0, 1_000))
 def test_weighted_queues_share_however_slots_become_free(aio: int, thread: int, ahead: int, seed: int) -> None:
@@ -191,20 +250,6 @@ def test_no_slot_is_idle_while_a_queue_has_a_job_for_it(ready: dict[str, int], c
         sum(n for lane, n in shop.held.items() if lane.startswith(queue + "/")) <= n for queue, n in caps.items()
     )
     assert all(pool.held <= pool.slots for pool in shop.pools.values())
-
-
-def test_one_claim_in_twenty_of_each_queue_is_by_age() -> None:
-    """Also of queues with a large weight."""
-    shop = Shop(backlog(), aio=Slots(100), thread=Slots(0), weights=WEIGHTS)
-    aged, asked = Counter[str](), Counter[str]()
-    for _ in range(400):
-        for want in shop.demand.next_wants():
-            queue = want.lanes[0].partition("/")[0]
-            aged[queue] += want.oldest
-            asked[queue] += want.n
-        for lane in shop.turn():
-            shop.finish(lane)
-    assert all(0.03 <= aged[queue] / asked[queue] <= 0.07 for queue in WEIGHTS), (aged, asked)
 
 
 class Bus:

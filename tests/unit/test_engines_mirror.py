@@ -12,13 +12,13 @@ STORES = Path(mainspring.stores.__file__).parent
 ENGINES = ("sqlite", "postgres", "redis")
 TEXTS = {"sqlite": "sql", "postgres": "sql", "redis": "lua"}
 JOBS = {
-    *("enqueue", "claim", "ack", "finish", "follow_ups", "keys", "dependencies"),
+    *("enqueue", "claim", "ack", "finish", "follow_ups", "keys"),
     *("query", "actions", "prune", "promote", "reports"),
 }
 """The modules or packages of ``jobs/``."""
 NAMES = {
     *("__init__", "store", "turn", "jobs", "limits", "holders", "breakers", "fair", "lanes", "queues", "schedules"),
-    *("fleet", "documents", "rows", "driver"),
+    *("fleet", "flows", "documents", "rows", "driver"),
 }
 OWN = {"redis": {"__main__"}}
 """``python -m mainspring.stores.redis`` prints the access rules of a user."""

@@ -19,12 +19,12 @@ CLASSES = (Mainspring, Task, AsyncTask, Call, Job, Context, Jobs, Dead, Queues, 
 
 PUBLIC: dict[type, str] = {
     Task: "aenqueue aenqueue_many enqueue enqueue_many job options queue s upgrade",
-    Call: "aenqueue arguments enqueue options task",
+    Call: "aenqueue arguments each enqueue flow options task then undo when",
     Job: "acancel adelete ainfo ajoin alogs aresult aretry arun_now astream awatch awhy cancel created delete id info "
     "join logs result retry run_now stream task watch why",
-    Mainspring: "aclose aenqueue_many aopen breaker breakers bulk_task call close dead election enqueue_many include "
-    "jobs lifespan limiter limits lock locks middleware on open queue queues run schedule schedules semaphore task "
-    "test worker workers",
+    Mainspring: "aclose aenqueue_many aopen breaker breakers bulk_task call close dead election enqueue_many flows "
+    "include jobs lifespan limiter limits lock locks middleware on open queue queues run schedule schedules semaphore "
+    "task test worker workers",
 }
 
 

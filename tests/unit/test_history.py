@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from mainspring import Context, Mainspring
+from mainspring import Context, Mainspring, group
 from mainspring.errors import JobDead
-from mainspring.states import State
+from mainspring.states import Action, State
 from mainspring.testing.history import INVARIANTS, ClientCall, History, check, read, recoveries
 from tests.unit import histories
 from tests.unit.flow_histories import FLOW_BAD, FLOW_GOOD
+from tests.unit.graph_histories import GRAPHS_BAD, GRAPHS_GOOD
 from tests.unit.lock_histories import LOCKS_BAD, LOCKS_GOOD
 from tests.unit.tick_histories import TICKS_BAD, TICKS_GOOD
 
-GOOD = histories.GOOD | FLOW_GOOD | TICKS_GOOD | LOCKS_GOOD
-BAD = histories.BAD | FLOW_BAD | TICKS_BAD | LOCKS_BAD
+GOOD = histories.GOOD | FLOW_GOOD | TICKS_GOOD | LOCKS_GOOD | GRAPHS_GOOD
+BAD = histories.BAD | FLOW_BAD | TICKS_BAD | LOCKS_BAD | GRAPHS_BAD
 
 CASES = [pytest.param(name, history, id=f"{name}-{n}") for name, bad in BAD.items() for n, history in enumerate(bad)]
 
@@ -30,7 +32,7 @@ def test_a_bad_history_is_caught(name: str, history: History) -> None:
 
 
 def test_every_invariant_has_three_bad_histories() -> None:
-    assert set(BAD) == set(INVARIANTS) == {f"I{n}" for n in (*range(1, 30), 34, 35, 36)}
+    assert set(BAD) == set(INVARIANTS) == {f"I{n}" for n in (*range(1, 33), 34, 35, 36)}
     assert all(len(bad) >= 3 for bad in BAD.values())
 
 
@@ -94,3 +96,41 @@ async def test_the_history_of_a_store_is_read_and_passes() -> None:
     ]  # fmt: skip
     assert {event.wrote for event in stored.events} == {None, *tokens}
     assert [event.epoch for event in stored.events if event.state is State.DEAD] == [2]
+
+
+async def test_the_history_of_flows_is_read_and_passes() -> None:
+    """A chain, a chord whose member dies, and a group of which all members are known late."""
+    app = Mainspring()
+
+    @app.task(name="add")
+    def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    @app.task(name="fail", retries=0)
+    def fail(a: int) -> int:
+        raise ValueError(a)
+
+    @app.task(name="numbers")
+    def numbers(n: int) -> list[int]:
+        return list(range(n))
+
+    @app.task(name="total")
+    def total(values: list[int]) -> int:
+        return sum(values)
+
+    async with app.test() as t:
+        chain = await (add.s(1) | add | add).aenqueue()
+        await (group(add.s(1), fail.s(2), add.s(3)) | total).aenqueue()
+        each = await (numbers.s(4).each(add) | total).aenqueue()
+        await t.adrain()
+        assert (await chain.aresult(), await each.aresult()) == (4, 10)
+        stored = await read(await app.client.store())
+    history = History(events=stored.events, edges=stored.edges, joins=stored.joins)
+    assert check(history) == []
+    assert len(stored.joins) == 5
+    assert {edge.policy for edge in stored.edges} == {"fail", "member"}
+    told_twice = tuple(replace(join, total=join.total + 1) for join in stored.joins)
+    assert {v.invariant for v in check(replace(history, joins=told_twice))} == {"I30"}
+    claims = [event for event in stored.events if event.action is Action.CLAIM]
+    early = replace(history, events=tuple(replace(e, at=0.0) if e in claims else e for e in stored.events))
+    assert "I32" in {violation.invariant for violation in check(early)}

@@ -36,7 +36,7 @@ def attempt(number: int, start: int, end: int, outcome: Outcome, *, epoch: int =
     error = dumps(ErrorRecord("ValueError", f"number {number}\nand more", "traceback"))
     return AttemptRow(
         token=token or number, epoch=epoch, attempt=number, worker="w1", started=T0 + start * SECOND,
-        ended=T0 + end * SECOND, outcome=outcome, error=error,
+        ended=T0 + end * SECOND, ran=700, outcome=outcome, error=error,
     )  # fmt: skip
 
 
@@ -87,8 +87,10 @@ def test_wait_time_and_run_time() -> None:
     assert (waiting.wait, waiting.run) == (None, None)
     running = build_info(row(state=State.RUNNING, started=T0 + 2 * SECOND))
     assert (running.wait, running.run) == (timedelta(seconds=2), None)
-    ended = build_info(row(state=State.SUCCEEDED, started=T0 + 2 * SECOND, finished=T0 + 5 * SECOND))
-    assert (ended.wait, ended.run) == (timedelta(seconds=2), timedelta(seconds=3))
+    ended = build_info(row(state=State.SUCCEEDED, started=T0 + 2 * SECOND, finished=T0 + 5 * SECOND, ran=700))
+    assert (ended.wait, ended.run) == (timedelta(seconds=2), timedelta(microseconds=700))
+    lost = build_info(row(state=State.DEAD, started=T0 + 2 * SECOND, finished=T0 + 5 * SECOND))
+    assert (lost.wait, lost.run) == (timedelta(seconds=2), None)
     never = build_info(row(state=State.CANCELLED, finished=T0 + 5 * SECOND))
     assert (never.wait, never.run) == (None, None)
 
@@ -112,7 +114,7 @@ class TestTimeline:
         ]
         details = [moment.detail for moment in info.timeline]
         assert details[1:4] == ["attempt 1 on worker w1", "ValueError: number 1", "attempt 2 on worker w2"]
-        assert info.attempts[0].run == timedelta(seconds=2)
+        assert info.attempts[0].run == timedelta(microseconds=700)
 
     def test_timeline_of_a_dead_job_in_its_second_epoch(self) -> None:
         info = build_info(

@@ -22,7 +22,7 @@ from mainspring.worker.lease.shared_state import (
     RunningBody,
 )
 from mainspring.worker.supervise import blame
-from mainspring.worker.supervise.kill_rules import ChildSnapshot, KillCause, KillDecision, decide_kill
+from mainspring.worker.supervise.kill_rules import MAX_GAP, ChildSnapshot, KillCause, KillDecision, decide_kill
 
 NOW = 1000.0
 
@@ -61,10 +61,29 @@ class TestDecideKill:
     def test_a_healthy_worker_is_not_killed(self) -> None:
         assert decide_kill(look(job(deadline=NOW + 1), job(2, flags=STRICT))) is None
 
-    def test_a_job_past_its_hard_limit_and_grace_ends_the_worker(self) -> None:
-        assert decide_kill(look(job(deadline=NOW - 4.9))) is None
+    def test_a_worker_that_cannot_report_its_stuck_body_is_killed_after_the_grace(self) -> None:
+        """C code that holds the GIL stops the event loop and the heartbeat thread of the worker."""
+        silent = {"ticked": NOW - 60, "ticking_since": NOW}
+        assert decide_kill(look(job(deadline=NOW - 4.9), **silent)) is None
         late = job(deadline=NOW - 5.1)
-        assert decide_kill(look(late, job(2, deadline=NOW + 9))) == KillDecision(KillCause.OVERDUE, (late,))
+        assert decide_kill(look(late, job(2, deadline=NOW + 9), **silent)) == KillDecision(KillCause.OVERDUE, (late,))
+
+    def test_a_worker_whose_event_loop_runs_gets_a_second_grace_to_report_its_stuck_body(self) -> None:
+        """It reports at the end of the first grace: a supervisor that looks in that moment must not kill it."""
+        assert decide_kill(look(job(deadline=NOW - 9.9), job(2))) is None
+        late = job(deadline=NOW - 10.1)
+        assert decide_kill(look(late, job(2))) == KillDecision(KillCause.OVERDUE, (late,))
+
+    def test_a_machine_that_stood_still_for_a_moment_is_no_event_loop_that_does_not_run(self) -> None:
+        stalled = {"ticked": NOW - MAX_GAP + 0.1}
+        assert decide_kill(look(job(deadline=NOW - 5.1), **stalled)) is None
+        after_a_gap = {"ticked": NOW - MAX_GAP - 0.1, "moving_since": NOW, "watched_since": NOW}
+        assert decide_kill(look(job(deadline=NOW - 5.1), **after_a_gap)) is None
+
+    def test_a_body_past_its_grace_is_charged_whatever_the_worker_is_killed_for(self) -> None:
+        late = job(deadline=NOW - 5.1)
+        lingering = look(late, job(2), phase=Phase.DRAINING, phase_since=NOW - 36)
+        assert decide_kill(lingering) == KillDecision(KillCause.LINGERING, (late,))
 
     def test_a_worker_with_a_stuck_body_is_killed_after_the_drain_limit(self) -> None:
         stuck = job(deadline=NOW - 20, flags=STUCK)

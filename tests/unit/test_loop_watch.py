@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import queue
+import sys
+import threading
+import time
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
+import uvloop
 
 from mainspring.common.clock import boottime
 from mainspring.jobs.outcomes import Ack, Lease
@@ -77,3 +85,49 @@ async def test_a_body_that_ends_while_acks_are_sent_is_stored_before_the_worker_
     assert state.phase == Phase.DONE
     assert world.stored == [first, last]
     state.close()
+
+
+def _callback_that_blocks(release: threading.Event) -> None:
+    release.wait()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.SelectorEventLoop, uvloop.new_event_loop])
+@pytest.mark.parametrize("is_idle", [True, False])
+def test_a_loop_that_waits_for_events_is_not_blamed_on_a_callback(
+    caplog: pytest.LogCaptureFixture, new_loop: Any, is_idle: bool
+) -> None:
+    """The process got no processor time: nothing on the stack of the loop's thread is at fault."""
+    world: Any = World()
+    world.blocking = None
+    state = SharedState.create(8)
+    loop, release, watches = new_loop(), threading.Event(), queue.Queue[LoopWatch]()
+
+    async def make() -> None:
+        watches.put(LoopWatch(state, world, world, supervised=True, on_overdue=lambda *_: None))
+
+    def run() -> None:
+        loop.create_task(make())
+        loop.run_forever()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    watch = watches.get()
+    state.ticked, state.phase = boottime() - 60, Phase.RUNNING
+    if not is_idle:
+        loop.call_soon_threadsafe(_callback_that_blocks, release)
+    name = "wait" if not is_idle else "select" if new_loop is asyncio.SelectorEventLoop else "run"
+    while sys._current_frames()[thread.ident or 0].f_code.co_name != name:
+        time.sleep(0.01)
+
+    async def check() -> None:
+        for _ in range(2):
+            await watch.check(lambda: None)  # type: ignore[arg-type, return-value]  # nothing is stored
+
+    asyncio.run(check())
+    release.set()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+    state.close()
+    assert ("no function blocks it" in caplog.text) is is_idle
+    assert ("_callback_that_blocks" in caplog.text) is not is_idle

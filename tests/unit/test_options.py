@@ -61,7 +61,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
     assert (task["timeout"], task["backoff"], task["ack"], task["result"]) == (3_600_000_000, DEFAULT, "late", "store")
     worker = resolve_options("worker", {}, subject="worker")
     times = [worker[name] for name in ("lease", "sweep", "poll", "drain", "grace")]
-    assert times == [15_000_000, 3_000_000, 1_000_000, 25_000_000, 5_000_000]
+    assert times == [15_000_000, 3_000_000, 2_000_000, 25_000_000, 5_000_000]
     assert (worker["processes"], worker["async_slots"], worker["queues"]) == (1, 64, None)
     assert 1 <= worker["thread_slots"] <= 32
     assert beat_us(worker["lease"]) == 5_000_000

@@ -144,7 +144,7 @@ def test_worker_options_come_from_the_app_unless_they_are_given(name: str) -> No
     keyword, _, _, normal = SAMPLES[name]
     app = Mainspring("sqlite://", **{name: keyword})
     assert getattr(app.parts().settings, name) == normal
-    other = {"queues": "only", "concurrency": {"only": 1}, "roles": "scheduler", "labels": "other"}.get(name, 9)
+    other = {"queues": "only", "concurrency": {"default": 1}, "roles": "scheduler", "labels": "other"}.get(name, 9)
     told: dict[str, Any] = {name: other}
     made = getattr(app.parts(**told).settings, name)
     assert made not in (normal, TABLE[name].default)

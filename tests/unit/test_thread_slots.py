@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -48,9 +49,11 @@ class _Pool:
 
 
 def _attempt(fn: Callable[[], Any]) -> RunningAttempt:
-    return cast(
-        "RunningAttempt", SimpleNamespace(fn=fn, is_bulk=False, limited=False, check_at=1.0, ending=None, begun=False)
+    environment = SimpleNamespace(pid=os.getpid())
+    facts = SimpleNamespace(
+        fn=fn, is_bulk=False, limited=False, check_at=1.0, ending=None, begun=False, environment=environment
     )
+    return cast("RunningAttempt", facts)
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from mainspring import Call, Job, Mainspring
+from mainspring import Batch, Call, Job, Mainspring
 from mainspring.breakers.manager import Breakers
+from mainspring.flows.manager import Flows
 from mainspring.jobs.dead import Dead
 from mainspring.jobs.manager import Jobs
 from mainspring.limits.manager import Limits
@@ -38,7 +39,9 @@ NO_STORE: dict[type, set[str]] = {
     BaseTask: OF_A_TASK,
     Task: OF_A_TASK,
     AsyncTask: OF_A_TASK,
-    Call: {"build", "new_job", "options", "retargeted"},
+    Call: {"build", "each", "flow", "new_job", "options", "retargeted", "then", "undo", "when", "with_undo"},
+    Batch: set(),
+    Flows: {"batch", "batch_of"},
     Mainspring: {
         "breaker",
         "bulk_task",

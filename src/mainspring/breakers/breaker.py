@@ -12,7 +12,9 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
+from mainspring.breakers.counting import BreakerEnd
 from mainspring.breakers.declare import DeclaredBreaker, is_failure
+from mainspring.breakers.swap import count_now
 from mainspring.client import blocking
 from mainspring.codec.failures import words_of
 from mainspring.common.callables import check_guardable, is_async
@@ -192,13 +194,22 @@ class Breaker(Handle, DeclaredBreaker):
             return BreakerEntry(self.name)
         holder = CapacityHolder(self._app.client, self, [bucket], [self._limit])
         said = await holder.ask()
-        for row in said.breakers:
-            announce(self._app.hooks, row, said.now)
         if said.ok:
             holder.keep()
+            await self._count_probe(holder, said.now)
             return BreakerEntry(self.name, said.now, holder)
         wait = self.options["open_for"] if said.next_at is None else max(said.next_at - said.now, 0)
         raise BreakerOpen(self.name, timedelta(microseconds=wait), found[0].breaker.error)
+
+    async def _count_probe(self, holder: CapacityHolder, started: int) -> None:
+        """Report the first probe. The block runs also if the store does not answer: only the event is missing then."""
+        try:
+            await self._count(BreakerEnd("start", started))
+        except StoreError as error:
+            log.warning("%r could not report its probe to the store: %s", self, error)
+        except BaseException:
+            holder.give_up()
+            raise
 
     async def _exit(self, entry: BreakerEntry, error: BaseException | None) -> None:
         if not entry.counts:
@@ -219,12 +230,15 @@ class Breaker(Handle, DeclaredBreaker):
         good = int(succeeded)
         if self.uses_rate and entry.holder is None:
             good = self._take_successes(good, fault)
-        if not good and not fault:
-            return
-        store = await self._app.client.store()
-        changed = await store.report_breaker(self._limit.name, entry.started, good, fault)
-        if changed is not None:
-            announce(self._app.hooks, changed)
+        ends = [BreakerEnd("success", entry.started, good)] if good else []
+        if fault:
+            ends.append(BreakerEnd("failure", entry.started, error=fault))
+        await self._count(*ends)
+
+    async def _count(self, *ends: BreakerEnd) -> None:
+        changed = await count_now(await self._app.client.store(), self._limit.name, ends) if ends else ()
+        for row in changed:
+            announce(self._app.hooks, row)
 
     def _take_successes(self, good: int, fault: str) -> int:
         """Return the number of successes to report now: all of them, together with a failure or after one second."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
@@ -9,8 +10,9 @@ import msgspec
 
 from mainspring.breakers.declare import DeclaredBreaker
 from mainspring.breakers.records import BREAKER_SUFFIX, BreakerRow
+from mainspring.breakers.swap import reset, trip
 from mainspring.client import blocking
-from mainspring.common.clock import SystemClock, to_datetime
+from mainspring.common.clock import to_datetime
 from mainspring.common.handles import Reserved
 from mainspring.errors import NotFound
 from mainspring.limits.records import Bucket, BucketRow, Limit
@@ -83,23 +85,23 @@ class Breakers(Reserved):
         """Open a breaker now: for ``for_``, or until ``reset``. Running jobs continue; no other guarded code starts."""
         wanted, span = _check_name(name), checks.span_or_none(for_, "for_")
         store = await self._app.client.store()
-        if not await store.trip_breaker(wanted + BREAKER_SUFFIX, span):
-            raise _unknown_breaker(wanted, [info.name for info in await _load_infos(store)])
-        until = None if span is None else SystemClock().now_us() + span
-        announce(self._app.hooks, BreakerRow(name=wanted + BREAKER_SUFFIX, state="open", until=until, tripped=True))
+        await self._announce(wanted, store, await trip(store, wanted + BREAKER_SUFFIX, span))
 
     trip = blocking.twin(atrip)
 
     async def areset(self, name: str | Breaker) -> None:
         """Close a breaker now and reset its failure count."""
         wanted, store = _check_name(name), await self._app.client.store()
-        before = await store.buckets([Bucket(wanted + BREAKER_SUFFIX)])
-        if not await store.reset_breaker(wanted + BREAKER_SUFFIX):
-            raise _unknown_breaker(wanted, [info.name for info in await _load_infos(store)])
-        if any(row.breaker is not None and row.breaker.state != "closed" for row in before):
-            announce(self._app.hooks, BreakerRow(name=wanted + BREAKER_SUFFIX))
+        await self._announce(wanted, store, await reset(store, wanted + BREAKER_SUFFIX))
 
     reset = blocking.twin(areset)
+
+    async def _announce(self, name: str, store: Store, changed: Iterable[BreakerRow] | None) -> None:
+        """Call the hooks of these changes; ``NotFound`` for None."""
+        if changed is None:
+            raise _unknown_breaker(name, [info.name for info in await _load_infos(store)])
+        for row in changed:
+            announce(self._app.hooks, row)
 
 
 async def _load_infos(store: Store) -> BreakerInfos:

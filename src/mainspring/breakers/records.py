@@ -22,6 +22,39 @@ def is_breaker(bucket: str) -> bool:
     return bucket.endswith(BREAKER_SUFFIX) and "=" not in bucket
 
 
+class BreakerSwap(msgspec.Struct, frozen=True, kw_only=True):
+    """A write to the row of a breaker if its number is still ``expected``, or only a read of the row."""
+
+    name: str
+    expected: int = 0
+    """The number of the row that the change was computed from; 0 for a breaker without a row."""
+    rev: int = 0
+    """The new number, drawn at random, so that a writer knows its own write; 0: read the row and change nothing."""
+    open_for: int | None = None
+    """Open the breaker for this time from now, ``FOREVER`` until it is reset, 0 to close it; None: neither."""
+    doc: str = ""
+    """The new counts. A store does not look into them."""
+
+
+class StoredBreaker(msgspec.Struct, frozen=True, array_like=True):
+    """A declared breaker as the store has it. ``now`` is the time of the read."""
+
+    now: int
+    name: str
+    size: int = 0
+    per: int = 0
+    burst: int = 0
+    share: int = 0
+    span: int = 0
+    rev: int = 0
+    """The number of the row; 0 if there is none, because nothing was counted yet."""
+    until: int = 0
+    """When the breaker becomes, or became, half open; 0 while it is closed."""
+    opened: int = 0
+    """When it was opened; 0 while it is closed."""
+    doc: str = ""
+
+
 class BreakerRow(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a breaker, as a claim would find it now."""
 

@@ -41,7 +41,7 @@ def on_code(fn: F, *, argument: bool = False) -> F:
 
     @functools.wraps(fn)
     def command(*, app: str | None, target: str | None = None, **given: Any) -> Any:
-        return _with(find_app(target or named(app)), fn, given)
+        return _with(find_app(named(app, target)), fn, given)
 
     made: Any = click.argument("target", required=False, metavar="[APP]")(command) if argument else command
     return app_flag(made)  # type: ignore[no-any-return]  # click hands the function on
@@ -65,11 +65,13 @@ def on_store(fn: F, *, make: bool = False, all_namespaces: bool = False) -> F:
     return app_flag(made)  # type: ignore[no-any-return]  # click hands the function on
 
 
-def named(app: str | None) -> str | None:
-    """The app named by ``-A`` of the command, or by ``-A`` before the command."""
-    if app is not None:
-        return app
+def named(app: str | None, target: str | None = None) -> str | None:
+    """The app named by the command, with ``-A`` or with its argument APP; else by ``-A`` before the command."""
     ctx = click.get_current_context(silent=True)
+    if app is not None and target is not None and app != target:
+        raise click.UsageError(f"Two apps were named: {target} and -A {app}. Name one.", ctx)
+    if app is not None or target is not None:
+        return app or target
     return None if ctx is None else ctx.find_root().params.get("app")
 
 
@@ -130,8 +132,9 @@ _FILTERS: dict[str, Callable[[Any], Any]] = {
     "since": click.option("--since", metavar="WHEN", help="Enqueued at or after WHEN: 2h (ago) or 2026-01-31T12:00Z."),
     "until": click.option("--until", metavar="WHEN", help="Enqueued before WHEN."),
     "parent": click.option("--parent", metavar="ID", help="Only jobs that this job spawned."),
+    "flow": click.option("--flow", metavar="ID", help="Only jobs of the flow with this id."),
 }
-OF_ENDED = tuple(_FILTERS)
+OF_ENDED = ("state", "queue", "task", "tag", "reason", "error", "since", "until", "parent")
 OF_LIVE = ("state", "queue", "task", "tag", "since", "until", "parent")
 OF_DEAD = ("queue", "task", "tag", "reason", "error", "since", "until", "parent")
 
@@ -156,13 +159,14 @@ def filters(*names: str) -> Callable[[F], F]:
 def _query(
     *, queue: Sequence[str], task: Sequence[str], tag: Sequence[str], since: str | None, until: str | None,
     parent: str | None, state: Sequence[str] = (), reason: Sequence[str] = (), error: Sequence[str] = (),
+    flow: str | None = None,
 ) -> Query | None:  # fmt: skip
     from mainspring.jobs.query import Query
 
     query = Query.where(
-        states=state or None, queues=queue or None, tasks=task or None, tags=tag or None,
-        reasons=reason or None, errors=error or None,
-        since=moment(since, "since"), until=moment(until, "until"), parent=parent,
+        state=state or None, queue=queue or None, task=task or None, tag=tag or None,
+        reason=reason or None, error=error or None,
+        since=moment(since, "since"), until=moment(until, "until"), parent=parent, flow=flow,
     )  # fmt: skip
     return None if query.empty else query
 

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from mainspring.cli.root import Command
+
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
 
 VARIABLE = "_MAINSPRING_COMPLETE"
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print the completion script for SHELL.

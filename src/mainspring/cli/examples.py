@@ -16,7 +16,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "enqueue": ("mainspring enqueue shop.send a@b.c subject=hi --delay 5m",),
     "jobs": ("mainspring jobs ls --state dead --since 1h",),
-    "jobs ls": ("mainspring jobs ls --state running --queue email",),
+    "jobs ls": ("mainspring jobs ls --state running --queue email", "mainspring jobs ls --flow ID --state dead"),
     "jobs show": ("mainspring jobs show ID",),
     "jobs why": ("mainspring jobs why ID",),
     "jobs logs": ("mainspring jobs logs ID -f",),
@@ -47,6 +47,13 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "schedules rm": ("mainspring schedules rm nightly",),
     "schedules backfill": ("mainspring schedules backfill nightly 2026-01-01T00:00Z 2026-01-08T00:00Z",),
     "schedules sync": ("mainspring schedules sync",),
+    "flows": ("mainspring flows ls", "mainspring flows show ID"),
+    "flows ls": ("mainspring flows ls --state failed --since 1d",),
+    "flows show": ("mainspring flows show ID --watch",),
+    "flows graph": ("mainspring flows graph ID --format dot",),
+    "flows cancel": ("mainspring flows cancel ID",),
+    "flows retry": ("mainspring flows retry ID",),
+    "flows close": ("mainspring flows close ID",),
     "limits": ("mainspring limits ls",),
     "limits ls": ("mainspring limits ls",),
     "limits set": ("mainspring limits set shop.send:at-once 2",),
@@ -78,11 +85,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def add_examples(command: click.Command, path: str = "") -> None:
-    """Add its examples to the help of this command, and of all commands below it."""
+def add_examples(command: click.Command, path: str = "", *, below: bool = True) -> None:
+    """Add its examples to the help of this command, and of all commands below it unless ``below`` is False."""
     if found := EXAMPLES.get(path):
         lines = "\n".join(f"  {line}" for line in found)
         command.epilog = f"\b\n{'Example' if len(found) == 1 else 'Examples'}:\n{lines}"
-    if isinstance(command, click.Group):
+    if below and isinstance(command, click.Group):
         for name, each in command.commands.items():
             add_examples(each, f"{path} {name}".strip())

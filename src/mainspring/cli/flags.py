@@ -6,7 +6,7 @@ The type of an option decides how its flag is read; the option's own check reads
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +17,8 @@ from mainspring.errors import InvalidOption
 from mainspring.options.table import Option, Scope, options_for
 
 _NUMBERS = "int | Mapping[str, int]"
+_NAMES = ("Sequence[str] | str", "Collection[str] | str")
+"""Types of options that take several names, also as one text with commas: ``-Q email,sms`` is ``-Q email -Q sms``."""
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "queues": ("-Q",),
@@ -68,9 +70,11 @@ def _flag(option: Option, scope: Scope, default: str | None) -> Callable[[Any], 
     if kind == "Sequence[str]" or "Mapping" in kind:
         metavar = {"Sequence[str]": "TEXT", _NUMBERS: "N|QUEUE=N"}.get(kind, "NAME=VALUE")
         return click.option(*names, multiple=True, metavar=metavar, help=f"{option.doc} Repeat it for several.")
-    metavar = {"Duration": "DURATION", "int": "N", "datetime": "WHEN"}.get(kind, "TEXT" if scope == "job" else "NAMES")
     shown = default or option.shown_default or str(option.default)
     text = option.doc if scope == "job" else f"{option.doc}  [default: {shown}]"
+    if kind in _NAMES:
+        return click.option(*names, multiple=True, metavar="NAMES", help=text)
+    metavar = {"Duration": "DURATION", "int": "N", "datetime": "WHEN"}.get(kind, "TEXT")
     return click.option(*names, default=None, metavar=metavar, help=text)
 
 
@@ -84,10 +88,22 @@ def _read(option: Option, value: Any) -> Any:
         return _time(value, option.name)
     if kind == _NUMBERS:
         alone = [each for each in value if each.isdigit()]
-        return int(alone[0]) if len(value) == len(alone) == 1 else dict(_queue_number(e, option.name) for e in value)
+        if len(value) == len(alone) == 1:
+            return int(alone[0])
+        return _mapping((_queue_number(each, option.name) for each in value), option.name)
     if kind.startswith("Mapping"):
-        return dict(_pair(each, option.name) for each in value)
-    return value
+        return _mapping((_pair(each, option.name) for each in value), option.name)
+    return ",".join(value) if kind in _NAMES else value
+
+
+def _mapping(pairs: Iterable[tuple[str, Any]], name: str) -> dict[str, Any]:
+    """The pairs by key; ``InvalidOption`` if a key is given twice."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise InvalidOption(name, f"{key}={value}", f"{key!r} is given twice", hint="Give it once.")
+        found[key] = value
+    return found
 
 
 def _time(text: str, name: str) -> datetime | None:

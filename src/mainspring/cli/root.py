@@ -27,7 +27,41 @@ CLOSED = 141
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-class Root(click.Group):
+class Command(click.Command):
+    """A command that refuses a flag which was given twice."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        refuse_repeated(self, ctx, args)
+        return super().parse_args(ctx, args)
+
+
+class CommandGroup(click.Group):
+    """A group whose commands, and which itself, refuse a flag that was given twice."""
+
+    command_class = Command
+    group_class = type
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        refuse_repeated(self, ctx, args)
+        return super().parse_args(ctx, args)
+
+
+def refuse_repeated(command: click.Command, ctx: click.Context, args: Sequence[str]) -> None:
+    """Raise ``UsageError`` for a flag with one value that was given twice: click would use the last value.
+
+    A flag for several values is collected (``multiple``), and a flag without a value may be repeated.
+    """
+    if ctx.resilient_parsing:
+        return
+    given = command.make_parser(ctx).parse_args(args=[*args])[2]
+    for flag in dict.fromkeys(given):
+        single = isinstance(flag, click.Option) and not (flag.multiple or flag.is_flag or flag.count)
+        if single and given.count(flag) > 1:
+            name = max(flag.opts, key=len)
+            raise click.UsageError(f"{name} was given {given.count(flag)} times, and it takes one value.", ctx)
+
+
+class Root(CommandGroup):
     """Print a ``MainspringError`` as one line with its fix. Any other exception is a bug and shows its traceback."""
 
     def main(

@@ -9,6 +9,7 @@ from typing import Any
 
 from mainspring.cli.document import json_value
 from mainspring.common.duration import format_duration
+from mainspring.common.text import cut
 
 _UNSAFE = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 """Control characters, marks that change the direction of text, lone surrogates."""
@@ -34,8 +35,7 @@ def _shown(match: re.Match[str]) -> str:
 
 def short(value: object, limit: int = 60) -> str:
     """One line of at most ``limit`` characters."""
-    text = line(value)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    return cut(line(value), limit)
 
 
 def when(moment: datetime | None, now: datetime | None = None) -> str:
@@ -62,10 +62,12 @@ def ago(span: timedelta) -> str:
 
 
 def span(length: timedelta | None) -> str:
-    """A duration in short form: ``1m2s``, ``35ms``."""
+    """A duration in short form: ``1m2s``, ``35ms``, ``<1ms``."""
     if length is None:
         return "-"
     ms = round(length.total_seconds() * 1000)
+    if not ms and length:
+        return "<1ms"
     return format_duration(timedelta(milliseconds=ms if ms < 10_000 else round(ms, -2)))
 
 

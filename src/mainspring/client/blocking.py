@@ -3,24 +3,28 @@
 Every method that uses the store exists twice: ``ax`` is awaited, ``x`` blocks. Only ``ax`` is written; ``x`` is made
 from it with :func:`twin`, or with :func:`iterator_twin` if the method returns an iterator. The loop starts when a
 blocking method is called for the first time. Enqueueing does not use the loop: it runs in the calling thread.
+
+``asyncio`` is imported when the loop is used: a program that only declares its tasks does not need it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import sys
 import threading
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import CancelledError, Future
 from contextlib import aclosing
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from mainspring.common import job_threads
 from mainspring.errors import WouldBlockLoop
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Future
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -108,6 +112,8 @@ class _Background:
     def loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is not None:
             return self._loop
+        import asyncio
+
         with self._lock:
             if self._loop is None:
                 loop = asyncio.new_event_loop()
@@ -163,6 +169,9 @@ class _BackgroundCall(Generic[R]):
 
     def run(self, loop: asyncio.AbstractEventLoop) -> R:
         """Submit the call and wait for its result."""
+        from asyncio import CancelledError
+        from concurrent.futures import CancelledError as CancelledCall
+
         self._loop = loop
         loop.call_soon_threadsafe(self._start)
         if job_threads.here():
@@ -177,8 +186,8 @@ class _BackgroundCall(Generic[R]):
             if task is None:
                 raise error or RuntimeError("the call was not started")
             return task.result()
-        except asyncio.CancelledError:
-            raise CancelledError from None
+        except CancelledError:
+            raise CancelledCall from None
         finally:
             del task, error  # else the traceback of an error would hold the error
 
@@ -199,7 +208,8 @@ class _BackgroundCall(Generic[R]):
             return
         try:
             call = self._call
-            self._task = asyncio.get_running_loop().create_task(call() if callable(call) else call)
+            assert self._loop is not None
+            self._task = self._loop.create_task(call() if callable(call) else call)
         except BaseException as error:  # noqa: BLE001 - the call does not fit the signature: an error of the caller
             self._error = error
             self._ended.set()
@@ -226,6 +236,8 @@ def _discard(call: BlockingCall[Any]) -> None:
 
 def spawn(call: Coroutine[Any, Any, R]) -> Future[R]:
     """Start ``call`` on the background loop and return its future; cancel the future to end the call."""
+    import asyncio
+
     return asyncio.run_coroutine_threadsafe(call, _background.loop)
 
 
@@ -274,7 +286,7 @@ def _each(verb: str, batches: AsyncGenerator[Sequence[R]]) -> Iterator[R]:
 
 
 def _close(batches: AsyncGenerator[Any]) -> None:
-    closing = asyncio.ensure_future(_aclose(batches))
+    closing = _background.loop.create_task(_aclose(batches))
     _closing.add(closing)  # the loop holds tasks weakly
     closing.add_done_callback(_closing.discard)
 
@@ -302,7 +314,10 @@ async def _next_batch(batches: AsyncGenerator[Sequence[R]]) -> Sequence[R] | Non
 
 def in_loop() -> bool:
     """Whether the calling thread is inside a running event loop."""
-    return asyncio._get_running_loop() is not None  # noqa: SLF001  # get_running_loop() raises: three times the cost per enqueue
+    # Without asyncio there is no loop. The attribute is missing while another thread imports asyncio.
+    # asyncio.get_running_loop() raises: three times the cost per enqueue.
+    running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+    return running is not None and running() is not None
 
 
 def warn_blocking(verb: str) -> None:

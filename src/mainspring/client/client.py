@@ -18,7 +18,7 @@ from mainspring.client import blocking, test_guard
 from mainspring.client.patience import EnqueuePatience, seconds_of_try
 from mainspring.common.clock import boottime
 from mainspring.errors import QueueFull, StoreError, StoreUnavailable, mask_url
-from mainspring.jobs.records import Batch, Enqueued
+from mainspring.jobs.records import Enqueued, JobBatch
 from mainspring.stores.base import Store
 from mainspring.stores.connect import StoreAddress
 from mainspring.stores.records import Document, MigrationPlan
@@ -51,6 +51,8 @@ class Client:
         self._first_try = seconds_of_try(self.enqueue_patience)
         self._program = program
         self._has_looked = program is None
+        self.named_in_vain: set[object] = set()
+        """Names of queries that found no job, which were looked at: a dashboard asks for them again and again."""
         self._begin()
 
     def _begin(self) -> None:
@@ -61,7 +63,7 @@ class Client:
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Store] = WeakKeyDictionary()
         self._opening: dict[asyncio.AbstractEventLoop, _PendingStore] = {}
 
-    def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
+    def enqueue_now(self, batch: JobBatch, connection: Any = None) -> list[Enqueued]:
         """Insert the batch in this thread, blocking. Repeated, and inserted once, while the store is unreachable."""
         if connection is not None:  # the caller repeats its own transaction
             return self._blocking_store().enqueue_now(batch, connection)
@@ -81,7 +83,7 @@ class Client:
                 batch = _repeated(batch, error)
             time.sleep(pause)
 
-    def _try_now(self, batch: Batch, seconds: float) -> list[Enqueued]:
+    def _try_now(self, batch: JobBatch, seconds: float) -> list[Enqueued]:
         before = blocking_deadline.until  # of a call that a signal handler has interrupted
         blocking_deadline.until = time.monotonic() + seconds
         try:
@@ -89,7 +91,7 @@ class Client:
         finally:
             blocking_deadline.until = before
 
-    async def enqueue(self, batch: Batch) -> list[Enqueued]:
+    async def enqueue(self, batch: JobBatch) -> list[Enqueued]:
         """Async version of :meth:`enqueue_now`, without a connection."""
         began = time.monotonic()
         patience: EnqueuePatience | None = None
@@ -111,7 +113,7 @@ class Client:
                 batch = _repeated(batch, error)
             await asyncio.sleep(pause)
 
-    async def _try(self, batch: Batch, seconds: float) -> list[Enqueued]:
+    async def _try(self, batch: JobBatch, seconds: float) -> list[Enqueued]:
         """Open the store if needed and enqueue, in this time."""
         limit = asyncio.timeout(seconds)
         try:
@@ -126,7 +128,7 @@ class Client:
                 hint="Whether the jobs were enqueued is unknown. Check that the store is running.",
             ) from late
 
-    def _look_for_programs_now(self, batch: Batch) -> None:
+    def _look_for_programs_now(self, batch: JobBatch) -> None:
         """Warn, after the first enqueue of this process, if the store holds only jobs of other programs."""
         self._has_looked = True
         before, blocking_deadline.until = blocking_deadline.until, time.monotonic() + self._first_try
@@ -137,13 +139,13 @@ class Client:
         finally:
             blocking_deadline.until = before
 
-    async def _look_for_programs(self, batch: Batch) -> None:
+    async def _look_for_programs(self, batch: JobBatch) -> None:
         """Async version of :meth:`_look_for_programs_now`."""
         self._has_looked = True
         with suppress(StoreError):
             self._warn_of_programs(batch, await (await self.store()).documents(PROGRAMS))
 
-    def _warn_of_programs(self, batch: Batch, known: Sequence[Document]) -> None:
+    def _warn_of_programs(self, batch: JobBatch, known: Sequence[Document]) -> None:
         if known and self._program is not None and (name := self._program()):
             tasks, url = {job.task for job in batch.jobs}, mask_url(self.address.url)
             if said := describe_foreign(name, tasks, known, url=url, namespace=self.address.namespace):
@@ -263,6 +265,6 @@ class _PendingStore:
         self.callers = 0
 
 
-def _repeated(batch: Batch, error: StoreUnavailable | QueueFull) -> Batch:
+def _repeated(batch: JobBatch, error: StoreUnavailable | QueueFull) -> JobBatch:
     """The batch for the next try: after a lost reply the store must look whether it has the batch already."""
     return msgspec.structs.replace(batch, retry=True) if isinstance(error, StoreUnavailable) else batch

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import collections.abc
 import sys
-from collections.abc import Callable
-from typing import Any, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
+import msgspec.inspect
 
 from mainspring.codec import wire
-from mainspring.common.callables import Dependency, shape_of
+from mainspring.codec.losses import key_check
+from mainspring.common.callables import Dependency, shape_of, supplied
 from mainspring.common.secret import Secret
-from mainspring.errors import BadSignature
+from mainspring.errors import BadSignature, shown
 
 
 class Parameters:
     """The parameters of one function, ready to bind, check and decode a call."""
 
     __slots__ = (
-        "by_keyword", "decoder", "defaults", "item_types", "keys",
+        "by_keyword", "checks", "decoder", "defaults", "item_types", "keys",
         "named", "needed", "plain", "positional", "rest", "supplied", "types",
     )  # fmt: skip
 
@@ -38,6 +40,7 @@ class Parameters:
         self.named = frozenset(self.by_keyword)
         self.needed = frozenset(self.keys) - self.defaults.keys()
         self.plain = self.keys == tuple(self.positional)
+        self.checks = {key: check for key in self.keys if (check := key_check(self.types[key])) is not None}
         fields: list[Any] = [(f"a{index}", self.types[key], *self._default(key)) for index, key in enumerate(self.keys)]
         names = {f"a{index}": key for index, key in enumerate(self.keys)}
         struct = msgspec.defstruct(f"{task} call", fields, rename=names, forbid_unknown_fields=True, kw_only=True)
@@ -131,7 +134,7 @@ def _signature_of(fn: Callable[..., Any], task: str) -> Any:
 
 
 def _parameters_of(fn: Callable[..., Any], task: str) -> list[Any]:
-    return list(_signature_of(fn, task).parameters.values())
+    return [supplied(fn, each) for each in _signature_of(fn, task).parameters.values()]
 
 
 def _add(found: Parameters, parameter: Any, declared: Any) -> None:
@@ -173,7 +176,7 @@ def _resolve(fn: Callable[..., Any], task: str, name: str, annotation: Any) -> A
         raise BadSignature(
             task,
             name,
-            f"has an annotation that cannot be resolved: {annotation!r} ({error})",
+            f"has an annotation that cannot be resolved: {error}",
             hint="Define or import the name at the top level of the task's module, also at run time "
             "(not only under TYPE_CHECKING).",
         ) from error
@@ -218,6 +221,69 @@ def check_type(task: str, argument: str, declared: Any) -> None:
             f"is declared as {_shown_type(declared)}, which JSON cannot represent: {text}",
             hint="Choose one type, or a dataclass or tagged msgspec.Struct per alternative.",
         ) from error
+    for part in _parts_of(declared):
+        _refuse_unchecked(task, argument, part)
+        _refuse_keys(task, argument, part)
+
+
+def _parts_of(declared: Any, aliases: tuple[Any, ...] = ()) -> Iterator[Any]:
+    """The type and the types in it, as they are written: the items of a list, the alternatives of a union."""
+    while (found := getattr(declared, "__value__", None) or getattr(declared, "__supertype__", None)) is not None:
+        if any(declared is each for each in aliases):
+            return  # an alias that contains itself
+        aliases, declared = (*aliases, declared), found  # type X = ..., NewType("X", ...)
+    yield declared
+    if get_origin(declared) is not Literal:
+        for each in get_args(declared)[: 1 if get_origin(declared) is Annotated else None]:
+            yield from _parts_of(each, aliases)
+
+
+def _refuse_unchecked(task: str, argument: str, declared: Any) -> None:
+    """``BadSignature`` for a constraint of pydantic or annotated-types, which msgspec ignores."""
+    for note in declared.__metadata__ if get_origin(declared) is Annotated else ():
+        kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(note).__mro__}
+        if not {package for package, _ in kinds} & {"pydantic", "annotated_types"} or type(note).__name__ in _HARMLESS:
+            continue
+        found = note.metadata if ("pydantic", "FieldInfo") in kinds else [note]
+        if not found:
+            continue  # only a title or a description
+        raise BadSignature(
+            task,
+            argument,
+            f"has the constraint {', '.join(shown(each, 60) for each in found)}, which is not checked here",
+            hint="Use msgspec.Meta, as in Annotated[int, msgspec.Meta(gt=5)], or a pydantic model with this field.",
+        )
+
+
+_HARMLESS = frozenset(
+    {"Discriminator", "DocInfo", "Examples", "SkipJsonSchema", "SkipValidation", "Tag", "WithJsonSchema"}
+)
+"""Notes that are no constraints."""
+
+
+def _refuse_keys(task: str, argument: str, declared: Any) -> None:
+    """``BadSignature`` for a mapping whose keys JSON cannot hold: only an empty mapping would be accepted."""
+    kind, args = get_origin(declared), get_args(declared)
+    if not isinstance(kind, type) or not issubclass(kind, collections.abc.Mapping) or len(args) != 2:
+        return
+    info = wire.type_info(args[0])
+    while isinstance(info, msgspec.inspect.Metadata):
+        info = info.type
+    if all(isinstance(each, _NO_KEYS) for each in getattr(info, "types", (info,))):
+        raise BadSignature(
+            task,
+            argument,
+            f"is declared as {_shown_type(declared)}, and JSON has no such keys: every value would be refused",
+            hint=f"Use text or numbers as keys, or pairs: list[tuple[{', '.join(map(wire.shown_type, args))}]].",
+        )
+
+
+_NO_KEYS = (
+    msgspec.inspect.BoolType, msgspec.inspect.NoneType, msgspec.inspect.TupleType, msgspec.inspect.VarTupleType,
+    msgspec.inspect.ListType, msgspec.inspect.SetType, msgspec.inspect.FrozenSetType, msgspec.inspect.DictType,
+    msgspec.inspect.StructType, msgspec.inspect.DataclassType, msgspec.inspect.TypedDictType,
+    msgspec.inspect.NamedTupleType,
+)  # fmt: skip
 
 
 def _shown_type(declared: Any) -> str:

@@ -6,11 +6,13 @@ stored data names.
 
 from __future__ import annotations
 
+from types import TracebackType
 from typing import Literal
 
 import msgspec
 
 from mainspring.common.redact import redact
+from mainspring.common.text import qualified_name
 
 _TYPE_LIMIT = 200
 _MESSAGE_LIMIT = 4_000
@@ -59,7 +61,7 @@ def clean_secret_text(text: str, limit: int, *, keep: Literal["start", "ends"] =
 
 
 def _cut(text: str, limit: int, keep: str) -> str:
-    marker = f" ... [{len(text) - limit:,} more characters were cut] "
+    marker = _marker(len(text) - limit + len(_marker(len(text))))  # the mark itself replaces characters too
     room = limit - len(marker)
     if room <= 0:
         return text[: max(limit, 0)]
@@ -67,6 +69,10 @@ def _cut(text: str, limit: int, keep: str) -> str:
         return text[:room] + marker.rstrip()
     head = room // 4
     return text[:head] + marker + text[len(text) - (room - head) :]
+
+
+def _marker(count: int) -> str:
+    return f" ... [{count:,} more characters were cut] "
 
 
 def describe_error(error: BaseException, *, limit: int = 32_000, code: str = "") -> ErrorRecord:
@@ -78,7 +84,7 @@ def describe_error(error: BaseException, *, limit: int = 32_000, code: str = "")
         type=_type_name(error),
         message=_message(error),
         traceback=clean_secret_text(_traceback(error), limit, keep="ends"),
-        causes=tuple(f"{_type_name(cause)}: {clean_text(_message(cause), 500)}" for cause in _causes(error)),
+        causes=tuple(_causes_text(_causes(error))),
         notes=_notes(error),
         code=code,
     )
@@ -106,10 +112,7 @@ _decode = msgspec.json.Decoder(ErrorRecord).decode
 
 
 def _type_name(error: BaseException) -> str:
-    kind = type(error)
-    module = str(kind.__module__)
-    name = kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
-    return clean_text(name, _TYPE_LIMIT)
+    return clean_text(qualified_name(type(error)), _TYPE_LIMIT)
 
 
 def text_of(value: object) -> str:
@@ -128,16 +131,32 @@ def _traceback(error: BaseException) -> str:
     from traceback import format_exception
 
     try:
-        return "".join(format_exception(type(error), error, error.__traceback__, limit=-_FRAMES))
+        lines = format_exception(type(error), error, error.__traceback__, limit=-_FRAMES)
+        if (more := _count_frames(error.__traceback__) - _FRAMES) > 0 and not isinstance(error, BaseExceptionGroup):
+            own = max(place for place, text in enumerate(lines) if text.startswith("Traceback"))
+            lines.insert(own + 1, f"  [{more:,} outer frames were cut]\n")
+        return "".join(lines)
     except Exception as failure:  # noqa: BLE001 - formatting runs user code: __str__, __repr__, source loaders
         return f"{_type_name(error)}: {_message(error)}\n<the traceback could not be written: {type(failure).__name__}>"
+
+
+def _count_frames(place: TracebackType | None) -> int:
+    found = 0
+    while place is not None:
+        found, place = found + 1, place.tb_next
+    return found
+
+
+def _causes_text(causes: list[BaseException]) -> list[str]:
+    said = [f"{_type_name(cause)}: {clean_text(_message(cause), 500)}" for cause in causes[:_CAUSES]]
+    return [*said, "[more causes were cut]"] if len(causes) > _CAUSES else said
 
 
 def _causes(error: BaseException) -> list[BaseException]:
     found: list[BaseException] = []
     seen = {id(error)}
     following: BaseException | None = error
-    while following is not None and len(found) < _CAUSES:
+    while following is not None and len(found) <= _CAUSES:
         following = following.__cause__ or (None if following.__suppress_context__ else following.__context__)
         if following is None or id(following) in seen:
             break
@@ -150,4 +169,5 @@ def _notes(error: BaseException) -> tuple[str, ...]:
     notes = getattr(error, "__notes__", ())
     if not isinstance(notes, (list, tuple)):
         return ()
-    return tuple(clean_secret_text(text_of(note), _MESSAGE_LIMIT) for note in notes[:_NOTES])
+    said = [clean_secret_text(text_of(note), _MESSAGE_LIMIT) for note in notes[:_NOTES]]
+    return (*said, f"[{len(notes) - _NOTES:,} more notes were cut]") if len(notes) > _NOTES else tuple(said)

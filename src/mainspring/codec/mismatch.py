@@ -16,7 +16,7 @@ from mainspring.codec import wire
 from mainspring.codec.failures import text_of
 from mainspring.common.secret import Secret
 
-_PLAIN = r"Expected [\w |-]+, got [\w |-]+"
+_PLAIN = r"Expected [\w |.-]+, got [\w |.-]+"
 _JSON_WORDS = {"object": "dict", "array": "list", "null": "None"}
 _SEQUENCES = (list, set, frozenset, collections.abc.Sequence, collections.abc.Set)
 _MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
@@ -27,6 +27,7 @@ class Mismatch(NamedTuple):
 
     path: str
     text: str
+    hint: str = ""
 
     def __str__(self) -> str:
         return f"{self.path}{'' if self.text.startswith(':') else ' '}{self.text}"
@@ -38,17 +39,12 @@ def describe_mismatch(value: Any, declared: Any, name: str, error: Exception) ->
         text, _, place = text_of(error).replace("`", "").partition(" - at ")
         return Mismatch(place.replace("$", name) or name, _sentence(text))
     path, part, kind, error = _innermost(value, declared, name, found)
+    hint = wire.plain_advice(path, part, kind)
     text, _, place = text_of(error).replace("`", "").partition(" - at ")
     if not place and re.fullmatch(_PLAIN, text) and not isinstance(part, Secret):
-        return Mismatch(path, f"expected {shown_type(kind)}, got {'None' if part is None else type(part).__name__}")
-    return Mismatch(place.replace("$", path) or path, _sentence(text))
-
-
-def shown_type(declared: Any) -> str:
-    """A type as it is written in an annotation, without the names of modules."""
-    if isinstance(declared, type) and not get_args(declared):
-        return declared.__name__
-    return re.sub(r"(?<![\w.'\"])(?:[\w<>]+\.)+(?=\w)", "", str(declared))
+        got = "None" if part is None else type(part).__name__
+        return Mismatch(path, f"expected {wire.shown_type(kind)}, got {got}", hint)
+    return Mismatch(place.replace("$", path) or path, _sentence(text), "" if place else hint)
 
 
 def _sentence(text: str) -> str:

@@ -11,16 +11,18 @@ checked alone to name the wrong argument.
 
 A value of another kind is accepted if the declared type can represent it without loss: a tuple for ``Sequence``, a list
 for ``set``, a dict for a dataclass, the value of an ``Enum``. Text for a ``datetime`` or a ``UUID`` is not accepted.
+What the declared type would ignore or change is refused, at enqueue and in stored arguments: see ``losses.py``.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -30,7 +32,9 @@ from mainspring.codec import wire
 from mainspring.codec.annotations import Parameters, holds_secret, resolve_parameters, resolve_return
 from mainspring.codec.canonical import plain
 from mainspring.codec.failures import text_of
-from mainspring.codec.mismatch import describe_mismatch, shown_type
+from mainspring.codec.fit import fit
+from mainspring.codec.losses import Loss, find_loss
+from mainspring.codec.mismatch import describe_mismatch
 from mainspring.codec.results import RESULT_LIMIT, EncodedResult, decode_result, encode_result
 from mainspring.common.redact import HIDDEN, looks_secret
 from mainspring.common.secret import Secret
@@ -48,7 +52,23 @@ from mainspring.errors import (
 )
 
 PAYLOAD_LIMIT = 1_000_000
+_SHORT = 2 * wire.DEPTH_LIMIT
+"""A JSON text of at most this many bytes cannot be nested too deep."""
+_decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _RESERVED = frozenset({"@", "*", "**"})
+
+
+class Supplied:
+    """Stands for an argument whose value is known when the job runs: the result of another job."""
+
+    __slots__ = ()
+
+
+class PartialCall(NamedTuple):
+    """A call without the arguments that are supplied later."""
+
+    data: bytes
+    supplied: dict[str, Supplied]
 
 
 class Signature:
@@ -62,7 +82,18 @@ class Signature:
     ((2, 1), {})
     """
 
-    __slots__ = ("_decode", "_parameters", "_plain", "_returns", "_size", "fn", "limit", "skip_context", "task")
+    __slots__ = (
+        "_checks",
+        "_decode",
+        "_parameters",
+        "_plain",
+        "_returns",
+        "_size",
+        "fn",
+        "limit",
+        "skip_context",
+        "task",
+    )
 
     def __init__(
         self,
@@ -100,7 +131,7 @@ class Signature:
         """The call as bytes, bound and checked; ``ArgumentError`` names the wrong argument."""
         parameters = self._parameters or self._resolve()
         if self._plain and not kwargs and len(args) == self._size:
-            bound, sent = dict(zip(parameters.keys, args, strict=True)), args
+            bound, sent = dict(zip(parameters.keys, args)), args  # noqa: B905 - of one length, and the check costs time
         else:
             bound = self._bind(parameters, args, kwargs)
             sent = tuple([bound[key] if key in bound else parameters.defaults[key] for key in parameters.keys])
@@ -108,7 +139,8 @@ class Signature:
             data = wire.encode(bound)
             if len(data) > self.limit:
                 raise PayloadTooLarge(self.task, len(data), self.limit)
-            if astuple(self._decode(data)) == sent and self._simple(data):
+            flat = len(data) <= _SHORT and b"\\" not in data
+            if astuple(self._decode(data)) == sent and (flat or self._simple(data)):
                 return data
         except PayloadTooLarge:
             raise
@@ -116,15 +148,41 @@ class Signature:
             pass
         return self._check(parameters, bound)
 
-    def decode_call(self, data: bytes | memoryview | msgspec.Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a stored call as their declared types; ``Undecodable`` when they do not fit."""
+    def encode_partial(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PartialCall:
+        """A call of which some arguments are :class:`Supplied`. The others are checked one by one."""
+        parameters = self._parameters or self._resolve()
+        if not parameters.positional and args and isinstance(args[0], Supplied):
+            what = "takes only *args" if "*" in parameters.types else "takes no argument by position"
+            why = f"{what}, and a step of a flow gets the result before it as its first parameter"
+            raise WrongArgument(self.task, "", why, hint="Give the function a first parameter with a name.")
+        bound = self._bind(parameters, args, kwargs)
+        supplied = {name: value for name, value in bound.items() if isinstance(value, Supplied)}
+        given = self._fit(parameters, {name: value for name, value in bound.items() if name not in supplied})
+        for name, value in given.items():
+            self._check_one(name, value, parameters.types.get(name, Any))
+        data = wire.encode(given)
+        if len(data) > self.limit:
+            raise PayloadTooLarge(self.task, len(data), self.limit)
+        return PartialCall(data, supplied)
+
+    def decode_call(
+        self, data: bytes | memoryview | msgspec.Raw, *, as_numbers: bool = True
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a stored call as their declared types; ``Undecodable`` when they do not fit.
+
+        ``as_numbers``: ``true`` and ``false`` fit a declared number.
+        """
         try:
             parameters = self._parameters or self._resolve()
             values = astuple(self._decode(data))
+            if self._checks:
+                self._check_keys(data)
         except Exception as error:
-            if (call := self._decode_by_name(data)) is not None:
+            call = self._decode_by_name(data) or (self._decode_fitted(data) if as_numbers else None)
+            if call is not None:
                 return call
-            raise Undecodable(f"task {self.task!r}", text_of(error).replace("`", "'")) from error
+            hint = error.hint if isinstance(error, _Ignored) else ""
+            raise Undecodable(f"task {self.task!r}", text_of(error).replace("`", "'"), hint=hint) from error
         return (values, {}) if self._plain else parameters.spread(values)
 
     def arguments(self, data: bytes) -> dict[str, Any]:
@@ -168,14 +226,33 @@ class Signature:
         return tuple((self._parameters or self._resolve()).positional)
 
     @property
+    def optional(self) -> frozenset[str]:
+        """The parameters that have a default."""
+        return frozenset((self._parameters or self._resolve()).defaults)
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """The parameters whose declared type contains a ``Secret``."""
         return tuple(name for name, declared in self.parameters.items() if holds_secret(declared))
 
-    def check(self) -> None:
-        """Resolve all annotations now; ``BadSignature`` names the parameter that cannot be resolved."""
-        self._resolve()
-        _ = self.returns
+    def check(self, *, returns: bool = True) -> None:
+        """Resolve the annotations now; ``BadSignature`` names the parameter that cannot be resolved.
+
+        ``returns=False`` leaves out the return type, which no result needs.
+        """
+        if self._parameters is None:
+            self._resolve()
+        if returns:
+            _ = self.returns
+
+    def taking_any(self, names: Iterable[str]) -> Signature:
+        """The same signature, in which these parameters take any value: their values are not known yet."""
+        made = copy.copy(self)
+        parameters = self._read()
+        parameters.types.update((name, Any) for name in names if name in parameters.types)
+        parameters.ready(self.task)
+        made._use(parameters)  # noqa: SLF001 - a copy of this object
+        return made
 
     def __repr__(self) -> str:
         return f"<Signature of {self.task}>"
@@ -183,9 +260,12 @@ class Signature:
     # ---- private -----------------------------------------------------------------------------------
 
     def _resolve(self) -> Parameters:
-        parameters = self._read()
+        return self._use(self._read())
+
+    def _use(self, parameters: Parameters) -> Parameters:
         self._decode = parameters.decoder.decode
         self._plain = parameters.plain
+        self._checks = parameters.checks
         self._size = len(parameters.keys)
         self._parameters = parameters  # last: other threads take its presence as "ready"
         return parameters
@@ -241,7 +321,7 @@ class Signature:
             if "@" not in given and ("**" not in parameters.types or "**" in given or "*" in given):
                 return None
             bound = self._bind(parameters, tuple(given["@"]) if "@" in given else (), _without_places(given))
-            values = astuple(self._decode(wire.encode(bound)))
+            values = self._decode_kept(wire.encode(self._fit(parameters, bound)))
         except Exception as error:
             if "@" not in given:
                 return None  # the first reason is the clearer message
@@ -250,11 +330,39 @@ class Signature:
             raise Undecodable(f"task {self.task!r}", str(why), hint=hint) from error
         return parameters.spread(values)
 
+    def _decode_fitted(self, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """A call whose producer wrote ``true`` for an ``int``; None if another reason makes it undecodable."""
+        try:
+            parameters = self._parameters or self._resolve()
+            fitted = self._fit(parameters, wire.decode(data, dict[str, Any]))
+            return parameters.spread(self._decode_kept(wire.encode(fitted)))
+        except Exception:  # noqa: BLE001 - the first reason is the clearer message
+            return None
+
+    def _decode_kept(self, data: bytes) -> tuple[Any, ...]:
+        values = astuple(self._decode(data))
+        self._check_keys(data)
+        return values
+
+    def _check_keys(self, data: Any) -> None:
+        """Raise ``_Ignored`` if stored arguments have keys that their declared types do not have."""
+        if not self._checks:
+            return
+        stored = _decode_raw(data)
+        for key, check in self._checks.items():
+            if key in stored and check(stored[key]):
+                value = wire.decode(stored[key], Any)
+                parameters = self._parameters or self._resolve()
+                name = parameters.rest if key == "*" else "" if key == "**" else key
+                if (loss := find_loss(value, parameters.types[key], name)) is not None:
+                    raise _Ignored(loss)
+
     def _simple(self, data: bytes) -> bool:
         return b"\\u0000" not in data and not wire.too_deep(data, wire.DEPTH_LIMIT + 1)
 
     def _check(self, parameters: Parameters, bound: dict[str, Any]) -> bytes:
         """The slow check: each argument alone, to name the wrong argument and explain the error."""
+        bound = self._fit(parameters, bound)
         for key, value in bound.items():
             if key == "*":
                 for index, item in enumerate(value):
@@ -267,6 +375,9 @@ class Signature:
         data = wire.encode(bound)
         self._decode(data)
         return data
+
+    def _fit(self, parameters: Parameters, bound: dict[str, Any]) -> dict[str, Any]:
+        return {key: fit(value, parameters.types.get(key, Any)) for key, value in bound.items()}
 
     def _check_one(self, name: str, value: Any, declared: Any) -> None:
         try:
@@ -285,20 +396,24 @@ class Signature:
                 path=path,
                 hint='Remove it (text.replace("\\0", "")), or declare the parameter as bytes.',
             )
-        if b"null" in data and (path := wire.find(value, name, wire.is_not_finite)) is not None:
+        if wire.has_no_number(data) and (found := wire.find_part(value, name, wire.is_unequal_number)) is not None:
+            path, number = found
             raise ArgumentNotSerializable(
                 self.task,
                 name,
-                f"argument {path!r} is not a finite number; JSON has no NaN and no infinity",
+                f"argument {path!r} is {number!s}; JSON has no NaN and no infinity",
                 path=path,
-                hint="Pass None, or the number as text.",
+                hint=wire.number_advice(number, declared, "Pass"),
             )
         try:
             back = wire.decode(data, declared)
         except Exception as error:  # noqa: BLE001 - decoders run user code; the error is translated
             raise self._wrong(name, value, declared, error) from None
-        if wire.difference(value, back, name) is not None:
-            self._check_change(name, value, declared, back)
+        if wire.difference(value, back, name) is None:
+            return
+        if (loss := find_loss(value, declared, name)) is not None:
+            raise WrongArgument(self.task, name, f"argument {loss.path!r} {loss.text}", path=loss.path, hint=loss.hint)
+        self._check_change(name, value, declared, back)
 
     def _check_change(self, name: str, value: Any, declared: Any, back: Any) -> None:
         try:
@@ -316,13 +431,16 @@ class Signature:
             name,
             f"argument {path!r} is {_kind(part)} and would be read back as {_kind(came)}: {_shown(path, part, came)}",
             path=path,
-            hint=_advice(name, value),
+            hint=wire.private_advice(value, path) or _advice(name, value),
         )
 
     def _wrong(self, name: str, value: Any, declared: Any, error: Exception) -> EnqueueError:
+        if isinstance(error, wire.UnreadableType):
+            said = f"argument {name!r} is declared as {error.shown}, which cannot be read from JSON"
+            return WrongArgument(self.task, name, said, path=name, hint=error.hint)
         found = describe_mismatch(value, declared, name, error)
         said = f"argument {found.path!r} {found.text}".replace(" : ", ": ", 1)
-        return WrongArgument(self.task, name, said, path=found.path)
+        return WrongArgument(self.task, name, said, path=found.path, hint=found.hint)
 
     def _unwritable(self, name: str, value: Any, declared: Any) -> EnqueueError:
         path, part, error = wire.unwritable(value, name) or (name, value, None)
@@ -354,10 +472,16 @@ class Signature:
             name,
             f"argument {path!r} is {_kind(part)}, which cannot be stored",
             path=path,
-            hint=f"Pass {path}.id and load it inside the task."
-            if hasattr(type(part), "id") or "id" in getattr(part, "__dict__", {})
-            else "Pass plain values, or declare it as a dataclass, attrs, msgspec or pydantic type.",
+            hint=wire.plain_advice(path, part, declared if part is value else Any) or _object_advice(path, part),
         )
+
+
+class _Ignored(Exception):
+    """The declared types do not hold all of the stored arguments."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__(f"argument {loss.path!r} {loss.text}")
+        self.hint = "If the type was changed meanwhile, declare the key or use @task.upgrade."
 
 
 def dumps_call(task: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = PAYLOAD_LIMIT) -> bytes:
@@ -390,12 +514,18 @@ def _kind(value: Any) -> str:
     return f"{'an' if name[:1].lower() in 'aeio' else 'a'} {name}"
 
 
+def _object_advice(path: str, part: Any) -> str:
+    if hasattr(type(part), "id") or "id" in getattr(part, "__dict__", {}):
+        return f"Pass {path}.id and load it inside the task."
+    return "Pass plain values, or declare it as a dataclass, attrs, msgspec or pydantic type."
+
+
 def _advice(name: str, value: Any) -> str:
     """The annotation with which this value is stored, tried here; if there is none, what to pass instead."""
     with suppress(Exception):  # the value has no annotation that can be computed
         annotation = _annotation_of(value)
         if wire.difference(value, wire.decode(wire.encode(value), annotation), name) is None:
-            return f"Declare its type in the task's signature: {name.partition('[')[0]}: {shown_type(annotation)}"
+            return f"Declare its type in the task's signature: {name.partition('[')[0]}: {wire.shown_type(annotation)}"
     return "Pass lists instead of tuples and sets, and dicts with text as keys; or declare the type as a dataclass."
 
 
@@ -405,7 +535,7 @@ def _pairs_advice(path: str, value: dict[Any, Any]) -> str:
     with suppress(Exception):  # as above
         annotation = _annotation_of(pairs)
         if wire.difference(pairs, wire.decode(wire.encode(pairs), annotation), path) is None:
-            declared = f" declared as {shown_type(annotation)},"
+            declared = f" declared as {wire.shown_type(annotation)},"
     return f"Pass pairs, list({path}.items()),{declared} or a dict with text as keys."
 
 

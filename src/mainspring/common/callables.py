@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any, NamedTuple, TypeVar, cast, get_args
+from typing import Annotated, Any, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from mainspring.errors import InvalidOption, UnknownOption
+from mainspring.errors import BadSignature, InvalidOption, UnknownOption
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,6 +29,8 @@ class Dependency(NamedTuple):
 
 
 _CONTEXTS = ("Context", "AsyncContext")
+_INJECTED = frozenset({"Depends", "TaskiqDepends", "Dependant"})
+"""Classes of other frameworks with which their dependencies are declared."""
 _NAME = r"[A-Za-z_][\w.]*"
 
 
@@ -60,15 +63,85 @@ def let_go(value: Any) -> str:
 
 
 def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters, with annotations as written; an empty list if the signature cannot be read."""
+    """The parameters, with annotations as written; an empty list if the signature cannot be read.
+
+    A parameter with ``Annotated[T, Depends(fn)]`` has the dependency as its default.
+    """
     try:
         if sys.version_info >= (3, 14):
             from annotationlib import Format
 
-            return list(inspect.signature(fn, annotation_format=Format.FORWARDREF).parameters.values())
-        return list(inspect.signature(fn).parameters.values())
+            found = inspect.signature(fn, annotation_format=Format.FORWARDREF)
+        else:
+            found = inspect.signature(fn)
     except (ValueError, TypeError):
         return []
+    return [supplied(fn, each) for each in found.parameters.values()]
+
+
+def supplied(fn: Callable[..., Any], parameter: inspect.Parameter) -> inspect.Parameter:
+    """The parameter with its dependency as its default, if its annotation has one."""
+    if isinstance(parameter.default, Dependency) or parameter.annotation is parameter.empty:
+        return parameter
+    annotation = _annotated(fn, parameter)
+    while hasattr(annotation, "__value__"):  # type Db = Annotated[...]
+        annotation = annotation.__value__
+    if get_origin(annotation) is not Annotated:
+        return parameter
+    found = next((each for each in annotation.__metadata__ if isinstance(each, Dependency)), None)
+    if found is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        return parameter
+    return parameter.replace(default=found)
+
+
+def foreign_marker(fn: Callable[..., Any], parameter: inspect.Parameter) -> str:
+    """The class of a marker of another framework in the default or the ``Annotated`` of a parameter, such as
+    ``fastapi.Depends``, which only that framework replaces by a value; empty without one."""
+    annotation: Any = None if parameter.annotation is parameter.empty else _annotated(fn, parameter)
+    while hasattr(annotation, "__value__"):  # type Db = Annotated[...]
+        annotation = annotation.__value__
+    notes = annotation.__metadata__ if get_origin(annotation) is Annotated else ()
+    for each in (parameter.default, *notes):
+        kinds = [(kind.__module__.partition(".")[0], kind.__name__) for kind in type(each).__mro__]
+        if isinstance(each, (Dependency, type)):
+            continue
+        injected = any(kind in _INJECTED or (package == "fastapi" and kind == "Security") for package, kind in kinds)
+        if injected or (each is parameter.default and ("pydantic", "FieldInfo") in kinds):
+            return f"{kinds[0][0]}.{kinds[0][1]}"
+    return ""
+
+
+def _annotated(fn: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """The annotation. Text is evaluated only if it may have a dependency: a name, or text with ``Depends``."""
+    said = getattr(parameter.annotation, "__forward_arg__", parameter.annotation)
+    if not isinstance(said, str):
+        return said
+    if "Depends" not in said:
+        return _lookup(fn, said.strip()) if re.fullmatch(_NAME, said.strip()) else None
+    bare = inspect.unwrap(shape_of(fn))
+    try:
+        holder = type("Annotation", (), {"__annotations__": {"it": said}})
+        return get_type_hints(holder, getattr(bare, "__globals__", {}), _closure(bare), include_extras=True)["it"]
+    except Exception as error:  # noqa: BLE001 - the annotation is code of the user
+        hint = "Define the dependency at the top level of the module, or write db: Db = Depends(get_db)."
+        why = f"has an annotation that cannot be resolved: {error}"
+        raise BadSignature(name_of(fn), parameter.name, why, hint=hint) from None
+
+
+def _closure(fn: Any) -> dict[str, Any]:
+    try:
+        return dict(inspect.getclosurevars(fn).nonlocals)
+    except TypeError:  # not a Python function
+        return {}
+
+
+def source_hash(fn: Callable[..., Any]) -> str:
+    """A hash of the source of a function, the same on every machine; empty if the source cannot be read."""
+    try:
+        source = inspect.getsource(inspect.unwrap(shape_of(fn)))
+    except (OSError, TypeError, SyntaxError, IndexError):
+        return ""
+    return hashlib.sha256(inspect.cleandoc(source).encode(errors="replace")).hexdigest()[:16]
 
 
 def accepts(fn: Callable[..., Any], count: int) -> bool:

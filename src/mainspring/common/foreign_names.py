@@ -8,9 +8,9 @@ option, a setting, a command. A name that exists in its place must not be in the
 
 from __future__ import annotations
 
-_FLOW = "Until flows are built: set on_success= on the task, or enqueue the next job at the end of the task."
-_GROUP = "Until flows are built: app.enqueue_many([task.s(x) for x in items]), then job.result() for each job."
-_BATCH = "Until flows are built: give the jobs one tag, and count them with app.jobs.count(tag=...)."
+_PIPELINE = "Until pipelines are built: a flow of tasks, fetch.s(url) | clean | load. See docs/guides/flows.md."
+_SWEEP = "Until sweeps are built: group(train.s(**values) for values in grid) | best. See docs/guides/flows.md."
+_CANVAS = "Import it: from mainspring import chain, group, chord, Dag."
 _METRICS = "Until then: app.jobs.count(), app.queues.list() and app.workers.list() have the numbers."
 _HEALTH = "Until then: app.open() raises if the store cannot be reached, and app.workers.list() has the live workers."
 _WEB = "Until then: mainspring status --watch, mainspring jobs ls, or --json for your own page."
@@ -439,26 +439,21 @@ FOREIGN: dict[str, dict[str, str]] = {
 
 LATER: dict[str, dict[str, str]] = {
     "module": {
-        **dict.fromkeys(("chain", "Chain", "Dag", "Pipeline"), _FLOW),
-        **dict.fromkeys(("group", "Group", "chord", "sweep", "Sweep"), _GROUP),
-        "Batch": _BATCH,
+        "Pipeline": _PIPELINE,
+        **dict.fromkeys(("sweep", "Sweep"), _SWEEP),
         "Pool": _POOL,
     },
     "Mainspring": {
         **dict.fromkeys(("asgi", "wsgi"), _WEB),
-        **dict.fromkeys(("flows", "pipeline", "chain"), _FLOW),
-        **dict.fromkeys(("group", "chord", "sweep"), _GROUP),
+        "pipeline": _PIPELINE,
+        "sweep": _SWEEP,
         **dict.fromkeys(("emit", "events"), _EMIT),
-        "batch": _BATCH,
         "health": _HEALTH,
         "metrics": _METRICS,
         "pool": _POOL,
     },
-    "BaseTask": {"each": _GROUP, "then": _FLOW},
-    "Call": {"each": _GROUP, "then": _FLOW, "undo": _FLOW, "|": _FLOW},
     "Context": {
         **dict.fromkeys(("step", "checkpoint", "resume"), _STEPS),
-        "flow": _FLOW,
         "sleep": 'Until then: raise Snooze(for_="5m"), or set delay= on the next job.',
         "transaction": "Until then: open a connection of your own in the task.",
         "wait_event": _EMIT,
@@ -466,7 +461,6 @@ LATER: dict[str, dict[str, str]] = {
     "Workers": dict.fromkeys(("drain", "restart", "stop"), _FLEET),
     "option": {"cpu_limit": _MEMORY, "memory_limit": _MEMORY, "pool": _POOL},
     "command": {
-        **dict.fromkeys(("flows", "flow"), _FLOW),
         "metrics": "Until then: mainspring status --json.",
         "new": "Until then: copy the example of the README into app.py.",
         **dict.fromkeys(("top", "web", "dashboard", "monitor", "flower", "ui"), _WEB),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from mainspring import errors
 from mainspring.errors import (
+    InvalidOption,
     NotBuilt,
     NotBuiltAttribute,
     NotBuiltImport,
@@ -76,6 +77,20 @@ def later_hint(name: str, *places: str) -> str:
     from mainspring.common.foreign_names import LATER
 
     return next((LATER[place][name] for place in places if name in LATER.get(place, ())), "")
+
+
+def without_options(task: Any, name: str, *, hint: str = "Leave .options(...) out.") -> Any:
+    """The task, where only its name counts; refused if it is ``task.options(...)``, which would be ignored."""
+    given = getattr(task, "given", None) if callable(getattr(task, "s", None)) else None
+    if given:
+        why = f"has job options ({', '.join(given)}), and only the name of the task counts here"
+        raise InvalidOption(name, task, why, hint=hint)
+    return task
+
+
+def refuse_assigned(name: str, value: object, subject: str, hint: str) -> NoReturn:
+    """The error of an option that is assigned, ``task.retries = 9``: an attribute of that name would be ignored."""
+    raise InvalidOption(name, value, "cannot be assigned, it would have no effect", subject=subject, hint=hint)
 
 
 class PublicNames(type):

@@ -7,7 +7,6 @@ times (:class:`GrowingPause`). :class:`PollPause` is for a caller who waits for 
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 
@@ -73,6 +72,8 @@ class PollPause:
 
     async def pause(self) -> bool:
         """Sleep until the next look; False if the timeout has passed."""
+        import asyncio
+
         pause = self._pause
         if self._give_up is not None:
             left = self._give_up - time.monotonic()

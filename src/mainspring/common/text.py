@@ -1,4 +1,4 @@
-"""Text that every store can keep, and advice about names of tasks."""
+"""Text that every store can keep, text that is cut, and advice about names of tasks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ from collections.abc import Iterable
 def storable(text: str) -> bool:
     """Whether every store can keep this text and find it again: it has no NUL and no lone surrogate."""
     return text.isprintable() or not re.search("[\0\ud800-\udfff]", text)
+
+
+def cut(text: str, limit: int) -> str:
+    """The text, at most ``limit`` characters long; three dots are the mark of a cut.
+
+    >>> cut("backwards", 7), cut("back", 7)
+    ('back...', 'back')
+    """
+    return text if len(text) <= limit else text[: max(0, limit - 3)] + "..."
 
 
 def describe_same_function(task: str, known: Iterable[str]) -> str:
@@ -26,3 +35,9 @@ def describe_same_function(task: str, known: Iterable[str]) -> str:
                 f"import {module} everywhere, and start workers as 'mainspring worker {module}'"
             )
     return ""
+
+
+def qualified_name(kind: type) -> str:
+    """The name of a class as errors of jobs are recorded: ``ValueError``, ``shop.errors.OutOfStock``."""
+    module = str(kind.__module__)
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"

@@ -13,11 +13,13 @@ import msgspec
 
 from mainspring.errors import InvalidOption
 from mainspring.jobs.job import Job
+from mainspring.jobs.known_names import check_names
 from mainspring.jobs.query import MOMENTS, Query
 from mainspring.jobs.records import ActResult, JobRow
 from mainspring.states import Action
 
 if TYPE_CHECKING:
+    from mainspring.app import Mainspring
     from mainspring.client.client import Client
     from mainspring.stores.base import Store
 
@@ -42,17 +44,18 @@ def to_query(which: Which) -> Query:
     raise InvalidOption("query", which, "is not a query", hint="Pass a Query, a Job or the id of a job.")
 
 
-async def query_to_change(client: Client, verb: str, which: Which | None, conditions: Mapping[str, Any]) -> Query:
-    """Return the query of a call that changes jobs. An empty query is refused."""
-    query = await _select(client, verb, which, conditions)
+async def query_to_change(app: Mainspring, verb: str, which: Which | None, conditions: Mapping[str, Any]) -> Query:
+    """Return the query of a call that changes jobs. An empty query is refused, and so is an unknown task or queue."""
+    query = await _select(app.client, verb, which, conditions)
     if query is None or query.empty:
         raise InvalidOption("query", query, "is empty", hint="To act on every job, pass Query.everything().")
+    await check_names(app, query)
     return query
 
 
-async def query_to_read(client: Client, verb: str, which: Which | None, conditions: Mapping[str, Any]) -> Query:
+async def query_to_read(app: Mainspring, verb: str, which: Which | None, conditions: Mapping[str, Any]) -> Query:
     """Return the query of a call that only reads jobs. No query and no condition means every job."""
-    query = await _select(client, verb, which, conditions)
+    query = await _select(app.client, verb, which, conditions)
     return Query.everything() if query is None else query
 
 

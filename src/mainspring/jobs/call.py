@@ -8,23 +8,26 @@ and ``aenqueue`` send it. All calls of a batch become jobs, or none does.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.client import blocking
 from mainspring.codec import loads
-from mainspring.common.handles import Handle, not_built
+from mainspring.codec.signature import Supplied
 from mainspring.common.ids import id_of, raw_id, raw_ids
 from mainspring.common.redact import spelled
+from mainspring.common.text import cut
 from mainspring.errors import InvalidOption, KeyConflict, KeyTaken
+from mainspring.flows.flow import Flow
 from mainspring.jobs.job import Job
 from mainspring.jobs.new_job import CallTarget, JobBuilder, JobOrigin, key_of
-from mainspring.jobs.records import Batch, NewJob
+from mainspring.jobs.records import JobBatch, NewJob
 from mainspring.limits.records import Limit
-from mainspring.options.table import overlay_options
+from mainspring.options.table import inherit_options, overlay_options
 from mainspring.tasks.middleware import wrap_call
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Call(Handle, Generic[R_co]):
+class Call(Flow[R_co]):
     """A task with its arguments, not enqueued: no job exists before ``.enqueue()``.
 
     ``task.s(...)`` and ``app.call(...)`` make calls. A call is immutable: every change returns a new call.
@@ -47,10 +50,12 @@ class Call(Handle, Generic[R_co]):
 
     __slots__ = ("_arguments", "_options", "app", "target")
 
+    app: Mainspring
+
     _INSTEAD = "Send task.name and the arguments; app.call(name, ...) makes the call again."
     _INTERNAL = frozenset({
-        "aenqueue_child", "app", "build", "connection", "enqueue_child", "given", "identity", "limits", "new_job",
-        "own_key", "retargeted", "target",
+        "aenqueue_child", "app", "build", "connection", "enqueue_child", "given", "identity", "inheriting", "limits",
+        "new_job", "own_key", "retargeted", "target",
     })  # fmt: skip
 
     def __init__(self, app: Mainspring, target: CallTarget, arguments: bytes, given: Mapping[str, Any]) -> None:
@@ -65,6 +70,13 @@ class Call(Handle, Generic[R_co]):
         """The same call with these job options; tags are added, meta is merged, other options are replaced."""
         given = overlay_options(o, task=self.target.options, before=self._options, subject=f"task {self.task!r}")
         return type(self)(self.app, self.target, self._arguments, given)
+
+    def inheriting(self, given: Mapping[str, Any]) -> Self:
+        """The same call with these job options, in normal form, where it has no option itself."""
+        if not given:
+            return self
+        merged = inherit_options(self._options, task=self.target.options, before=given, subject=f"task {self.task!r}")
+        return type(self)(self.app, self.target, self._arguments, merged)
 
     def enqueue(self) -> Job[R_co]:
         """Create the job. The store has it, durably, when this returns."""
@@ -124,12 +136,7 @@ class Call(Handle, Generic[R_co]):
         return self._options.get("connection")
 
     def __repr__(self) -> str:
-        return f"<Call {self.task}({spelled(self.arguments, self.target.hide)[:80]})>"
-
-    if not TYPE_CHECKING:  # a type checker must not accept the operator
-
-        def __or__(self, other: Any) -> Any:
-            raise not_built("Call", "|")
+        return f"<Call {self.task}({cut(spelled(self.arguments, self.target.hide), 80)})>"
 
     # ---- become a job -------------------------------------------------------------------------
 
@@ -154,6 +161,53 @@ class Call(Handle, Generic[R_co]):
         """The same call with other facts about its task."""
         return type(self)(self.app, target, self._arguments, self._options)
 
+    def with_undo(self, step: Step[Any]) -> Self:
+        """The same call with this compensation."""
+        return cast("Self", Step(self.app, self.target, self._arguments, self._options, undo_step=step))
+
+
+class Step(Call[R_co]):
+    """A call in a flow: some of its arguments may be results of other jobs, and it may have a compensation."""
+
+    __slots__ = ("inputs", "undo_step")
+
+    _INTERNAL = frozenset({"inputs", "undo_step"})
+
+    def __init__(
+        self, app: Mainspring, target: CallTarget, arguments: bytes, given: Mapping[str, Any], *,
+        inputs: Mapping[str, Supplied] | None = None, undo_step: Step[Any] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(app, target, arguments, given)
+        self.inputs: Mapping[str, Supplied] = inputs or {}
+        """The parameters that get a result, and where it comes from."""
+        self.undo_step = undo_step
+
+    def options(self, **o: Unpack[JobOptions]) -> Self:
+        return self._copied(super().options(**o))
+
+    def inheriting(self, given: Mapping[str, Any]) -> Self:
+        return self._copied(super().inheriting(given))
+
+    def enqueue(self) -> Job[R_co]:
+        return Flow.enqueue(self)
+
+    async def aenqueue(self) -> Job[R_co]:
+        return await Flow.aenqueue(self)
+
+    def _copied(self, call: Call[R_co]) -> Self:
+        return type(self)(
+            call.app, call.target, call._arguments, call._options,  # noqa: SLF001 - the slots of its base class
+            inputs=self.inputs, undo_step=self.undo_step,
+        )  # fmt: skip
+
+    def with_undo(self, step: Step[Any]) -> Self:
+        """The same call with this compensation."""
+        return type(self)(self.app, self.target, self._arguments, self._options, inputs=self.inputs, undo_step=step)
+
+
+UPSTREAM = Supplied()
+"""The result of the part of a flow before a step."""
+
 
 def checked_calls(app: Mainspring, calls: Iterable[Call[R]]) -> list[Call[R]]:
     """The calls as a list, for ``enqueue_many``; ``InvalidOption`` unless each is a call of this app."""
@@ -173,13 +227,32 @@ def checked_calls(app: Mainspring, calls: Iterable[Call[R]]) -> list[Call[R]]:
     return found
 
 
+def inheriting_calls(app: Mainspring, calls: Iterable[Call[R]], given: Mapping[str, Any]) -> list[Call[R]]:
+    """The calls for ``task.options(...).enqueue_many``: each with the options that it does not have itself.
+
+    The connection is left out: it belongs to the batch.
+    """
+    found = checked_calls(app, calls)
+    key: Key | None = given.get("key")
+    if key is not None and key.value is not None:
+        counts = Counter(call.task for call in found if "key" not in call.given)
+        if counts and (most := max(counts.values())) > 1:
+            raise InvalidOption(
+                "key", key, f"would be the key of {most} calls, of which only one would become a job",
+                subject="enqueue_many",
+                hint='key=Key.arguments("order") gives each call its own key; so does task.s(...).options(key=...).',
+            )  # fmt: skip
+    inherited = {name: value for name, value in given.items() if name != "connection"}
+    return [call.inheriting(inherited) for call in found]
+
+
 # ---- batches ----------------------------------------------------------------------------------
 
 
 class PreparedBatch(Struct, Generic[R]):
     """A batch, the handles of its jobs, and the connection of the caller to insert it through."""
 
-    batch: Batch
+    batch: JobBatch
     jobs: list[Job[R]]
     connection: Any
 
@@ -203,11 +276,15 @@ class PreparedBatch(Struct, Generic[R]):
 
 
 def enqueue(
-    app: Mainspring, calls: Sequence[Call[R]], connection: Any = None, origin: JobOrigin | None = None
-) -> list[Job[R]]:
-    """Enqueue calls of ``app`` in this thread; ``origin`` makes the one call a child of a running job."""
+    app: Mainspring, calls: Sequence[Call[R]], connection: Any = None, origin: JobOrigin | None = None, *,
+    verb: str = "enqueue",
+) -> list[Job[R]]:  # fmt: skip
+    """Enqueue calls of ``app`` in this thread; ``origin`` makes the one call a child of a running job.
+
+    ``verb`` is the method that the user called.
+    """
     if origin is None and blocking.in_loop():
-        blocking.warn_blocking("enqueue")
+        blocking.warn_blocking(verb)
     made = prepare(app, calls, connection, origin)
     try:
         return made.answer(app.client.enqueue_now(made.batch, made.connection))
@@ -250,10 +327,11 @@ def prepare(
         jobs.append(Job(id, target.name, client, target.decode))
         if target.bounds:
             limits.update((limit.name, limit) for limit in call.limits)
-        differs = differs or call.connection is not connection
+        if call._options or connection is not None:  # noqa: SLF001 - a property costs a tenth of the whole call
+            differs = differs or call.connection is not connection
     if differs:
         connection = _shared_connection(calls, connection)
-    batch = Batch(id=ids[0], jobs=tuple(records), limits=tuple(limits.values()) if limits else ())
+    batch = JobBatch(id=ids[0], jobs=tuple(records), limits=tuple(limits.values()) if limits else ())
     if origin is not None:
         batch = replace(batch, retry=True, accepted=True)
     return PreparedBatch(app.tasks.declared_queues.add_settings(batch), jobs, connection)

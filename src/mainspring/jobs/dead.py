@@ -57,7 +57,7 @@ class Dead(Reserved):
         **where: Unpack[AllConditions],
     ) -> Page:  # fmt: skip
         """Return up to ``limit`` dead jobs, newest first. Pass ``cursor`` of a page to get the next page."""
-        named = await actions.query_to_read(self._app.client, "app.dead.list", query, where)
+        named = await actions.query_to_read(self._app, "app.dead.list", query, where)
         return await manager.load_page(self._app, _restrict(named), limit, cursor)
 
     list = blocking.twin(alist)
@@ -91,7 +91,7 @@ class Dead(Reserved):
 
         Return the number of jobs. A job whose unique key another job holds stays dead.
         """
-        named = await actions.query_to_change(self._app.client, "app.dead.retry", query, where)
+        named = await actions.query_to_change(self._app, "app.dead.retry", query, where)
         return await manager.retry(self._app, _restrict(named), rate)
 
     retry = blocking.twin(aretry)
@@ -107,7 +107,7 @@ class Dead(Reserved):
             hint = "Pass a query, conditions or older_than=. To delete every dead job, pass Query.everything()."
             raise InvalidOption("query", None, "is missing, and older_than is missing too", hint=hint)
         select = actions.query_to_change if query is not None or where else actions.query_to_read
-        narrowed = _restrict(await select(self._app.client, "app.dead.delete", query, where))
+        narrowed = _restrict(await select(self._app, "app.dead.delete", query, where))
         store = await self._app.client.store()
         if older_than is not None:
             before = await store.now() - to_us(older_than, what="older_than")

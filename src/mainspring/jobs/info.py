@@ -29,14 +29,13 @@ class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
     token: int
     worker: str
     started: datetime
+    """When a worker claimed the job for this attempt."""
     ended: datetime
+    """When the end of the attempt was stored."""
+    run: timedelta | None
+    """How long the body ran, by the clock of its worker: zero if it did not begin, None if the worker was lost."""
     outcome: Outcome
     error: ErrorRecord | None = None
-
-    @property
-    def run(self) -> timedelta:
-        """The time from its claim to its end."""
-        return self.ended - self.started
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -80,9 +79,14 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     due: datetime | None
     """When a scheduled or retrying job may run."""
     expires: datetime | None
+    """The job is cancelled if it has not started by then. None once the job waits to run again after a start."""
     started: datetime | None
-    """When its last attempt started."""
+    """When a worker claimed the job for its last attempt. The body starts as soon as the worker has a free slot."""
     finished: datetime | None
+    """When the end of the job was stored."""
+    run: timedelta | None
+    """How long the body of the last attempt of an ended job ran, by the clock of its worker; zero if the body did not
+    begin. None while the job is live, if it ended while it waited (cancelled, expired), and if its worker was lost."""
     cancelling: bool
     """The job was cancelled, and its handler has not ended yet."""
     progress: dict[str, Any] | None
@@ -102,6 +106,8 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Its unique key in readable form; secret arguments in it are hidden as in ``args``."""
     parent: UUID | None
     """The job that enqueued it, or that it follows."""
+    flow: UUID | None
+    """The flow that it belongs to."""
     trace: str
     """32 hex digits that a job shares with all jobs that it enqueues."""
     code: str | None
@@ -122,14 +128,8 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wait(self) -> timedelta | None:
-        """The time from the enqueue to the start of the last attempt; None before the first attempt."""
+        """The time from the enqueue to the claim of the last attempt; None before the first attempt."""
         return None if self.started is None else self.started - self.enqueued
-
-    @property
-    def run(self) -> timedelta | None:
-        """How long the last attempt of an ended job ran; None while the job is live, and if it never ran."""
-        ended_by_running = self.finished is not None and self.started is not None
-        return self.finished - self.started if ended_by_running else None  # type: ignore[operator]  # both are there
 
     @property
     def timeline(self) -> tuple[Moment, ...]:
@@ -173,6 +173,7 @@ def build_info(row: JobRow, attempts: Sequence[AttemptRow] = ()) -> JobInfo:
         expires=_moment(row.expires),
         started=_moment(row.started),
         finished=_moment(row.finished),
+        run=_span(row.ran),
         cancelling=row.ordered,
         progress=msgspec.json.decode(row.progress) if row.progress else None,
         error=None if succeeded else error,
@@ -183,6 +184,7 @@ def build_info(row: JobRow, attempts: Sequence[AttemptRow] = ()) -> JobInfo:
         meta=hide(_read_object(body.meta), body.hide),
         key=body.key,
         parent=None if body.parent is None else UUID(body.parent),
+        flow=None if body.flow is None else UUID(body.flow),
         trace=body.trace or id.hex,
         code=body.code,
         schedule=body.schedule,
@@ -211,6 +213,10 @@ def _moment(us: int | None) -> datetime | None:
     return None if us is None else to_datetime(us)
 
 
+def _span(us: int | None) -> timedelta | None:
+    return None if us is None else timedelta(microseconds=us)
+
+
 def _read_body(record: bytes) -> JobBody:
     """Decode the record of a job. Return an empty body if that fails, so that such a job can be found and deleted."""
     try:
@@ -237,6 +243,7 @@ def _build_attempt(row: AttemptRow) -> AttemptInfo:
         worker=row.worker,
         started=to_datetime(row.started),
         ended=to_datetime(row.ended),
+        run=_span(row.ran),
         outcome=row.outcome,
         error=decode_error(row.error),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -27,10 +26,11 @@ from mainspring.errors import (
     WrongState,
     mask_url,
 )
+from mainspring.flows.results import ReplacedBy, flow_of, is_join, read_result
 from mainspring.jobs.info import build_info, build_log_entry, decode_error
 from mainspring.jobs.query import Query
 from mainspring.options import checks
-from mainspring.states import FINAL, Action, State, sources
+from mainspring.states import FINAL, Action, Reason, State, sources
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 R_co = TypeVar("R_co", covariant=True)
 
-log = logging.getLogger("mainspring.jobs")
 
 SAY_AFTER = 10.0
 """Seconds after which a caller of ``result()`` or ``join()`` without a timeout learns what the job waits for."""
@@ -121,11 +120,15 @@ class Job(Handle, Generic[R_co]):
                 reason=row.reason or "",
             )
         if row.state is State.CANCELLED:
-            raise JobCancelled(self.id, row.note or row.reason or "")
+            raise JobCancelled(self.id, row.note or await self._find_cause(row) or row.reason or "")
+        if row.result is None and is_join(row):
+            return self._decode(await read_result(await self._client.store(), row))
         if row.result is None:
             note = decode_error(row.error)
             too_large = ResultTooLarge.from_message(note.message, self.id) if note else None
             raise too_large or ResultGone(self.id, note.message if note else "none was kept")
+        if (other := ReplacedBy.decode(row.result)) is not None:
+            return await Job(other.job, self.task, self._client, self._decode).aresult(timeout)
         return self._decode(row.result)
 
     result = blocking.twin(aresult)
@@ -212,6 +215,20 @@ class Job(Handle, Generic[R_co]):
             raise JobNotFound(self.id)
         return found.jobs[0]
 
+    async def _find_cause(self, row: JobRow) -> str:
+        """For a job that was cancelled because of a job before it in its flow: the first dead job of the flow."""
+        mark = flow_of(row)
+        if row.reason is not Reason.PARENT or mark is None:
+            return ""
+        store = await self._client.store()
+        found = await store.find(Query(marks=(mark,), states=(State.DEAD,)), limit=1)
+        if not found.jobs:
+            return ""
+        dead = found.jobs[0]
+        error = decode_error(dead.error)
+        said = f": {error.type}: {error.message}" if error else ""
+        return f"job {UUID(bytes=dead.id)} of task {dead.task!r} in its flow is dead{said}"
+
     async def _info(self, row: JobRow) -> JobInfo:
         store = await self._client.store()
         return build_info(row, await store.attempts(row.id))
@@ -270,8 +287,12 @@ class Job(Handle, Generic[R_co]):
     async def _say_what_it_waits_for(self, row: JobRow) -> None:
         """Log what a caller waits for. A job that runs is no reason for a warning."""
         if (why := await self._why_now(row)) is not None:
+            import logging
+
             level = logging.INFO if why.state in (State.RUNNING, *FINAL) else logging.WARNING
-            log.log(level, "job %s (%s) is still %s (store: %s)", self.id, self.task, why.text, self._shown_url)
+            logging.getLogger("mainspring.jobs").log(
+                level, "job %s (%s) is still %s (store: %s)", self.id, self.task, why.text, self._shown_url
+            )
 
     async def _changes(self, pace: PollPause) -> AsyncGenerator[tuple[JobInfo]]:
         seen = None

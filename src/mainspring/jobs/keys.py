@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from mainspring.codec.canonical import canonical
 from mainspring.common.duration import Duration, to_us
 from mainspring.common.redact import spelled
-from mainspring.common.text import storable
+from mainspring.common.text import cut, storable
 from mainspring.errors import InvalidOption, did_you_mean
 from mainspring.jobs.records import UniqueKey
 
@@ -212,7 +212,7 @@ def claim_of(
     else:
         check_names(key, task, found)
         chosen = {name: found[name] for name in sorted(key.names or found)}
-        hash_, said = _hash(task, b"arguments" + kind, canonical(chosen)), spelled(chosen, hide)[:KEY_LIMIT]
+        hash_, said = _hash(task, b"arguments" + kind, canonical(chosen)), cut(spelled(chosen, hide), KEY_LIMIT)
     print_ = _hash(task, b"print", canonical(dict(sorted(found.items())))) if key.keep else b""
     return UniqueKey(hash_, key.window, key.on_conflict, key.mode, key.max_wait, key.keep, print_), said
 

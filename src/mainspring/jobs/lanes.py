@@ -102,6 +102,12 @@ def is_suspect(crashes: int, limit: int) -> bool:
     return crashes > 0 and crashes >= limit - 1
 
 
+def excludes_suspects(crashes: int) -> bool:
+    """Whether a worker that holds a job with this number of crashes claims no suspect. After the next crash of such a
+    worker it would not be clear which of the two jobs was the cause."""
+    return crashes > 0
+
+
 def guilt(crashes: int, limit: int) -> int:
     """The class of a job when a crash is charged: 1 for jobs that crashed before, 2 for suspects, 0 for other jobs."""
     return 2 if is_suspect(crashes, limit) else int(crashes > 0)

@@ -14,6 +14,7 @@ from mainspring.jobs import actions
 from mainspring.jobs.actions import Which
 from mainspring.jobs.info import JobInfo, build_info
 from mainspring.jobs.job import Job
+from mainspring.jobs.known_names import warn_of_names
 from mainspring.jobs.query import Query
 from mainspring.options import checks
 from mainspring.states import LIVE, Action, State
@@ -80,7 +81,8 @@ class Jobs(Reserved):
 
     The conditions are keywords: ``app.jobs.list(state="dead", queue="email", since="1h")``; ``Query.where`` takes the
     same. A method that only reads returns every job without them. A method that changes jobs refuses that: pass
-    ``Query.everything()`` for every job. It changes the jobs whose state allows it, and returns their number.
+    ``Query.everything()`` for every job. It changes the jobs whose state allows it, and returns their number. It raises
+    ``NotFound`` for a task or a queue that neither the code nor the store knows.
     """
 
     _PATH = "app.jobs"
@@ -115,7 +117,7 @@ class Jobs(Reserved):
 
         A job that matches while you read all pages is on exactly one of them.
         """
-        named = await actions.query_to_read(self._app.client, "app.jobs.list", query, where)
+        named = await actions.query_to_read(self._app, "app.jobs.list", query, where)
         return await load_page(self._app, named, limit, cursor)
 
     list = blocking.twin(alist)
@@ -132,8 +134,11 @@ class Jobs(Reserved):
 
         A query by tag, parent or time may have to read many jobs.
         """
-        named = await actions.query_to_read(self._app.client, "app.jobs.count", query, where)
-        return Counts(await (await self._app.client.store()).count(named))
+        named = await actions.query_to_read(self._app, "app.jobs.count", query, where)
+        counts = Counts(await (await self._app.client.store()).count(named))
+        if not counts.total:
+            await warn_of_names(self._app, named)
+        return counts
 
     count = blocking.twin(acount)
 
@@ -152,14 +157,14 @@ class Jobs(Reserved):
 
         A job whose unique key another job holds is not changed.
         """
-        named = await actions.query_to_change(self._app.client, "app.jobs.retry", query, where)
+        named = await actions.query_to_change(self._app, "app.jobs.retry", query, where)
         return await retry(self._app, named, rate)
 
     retry = blocking.twin(aretry)
 
     async def arun_now(self, query: Which | None = None, **where: Unpack[AllConditions]) -> int:
         """Make jobs ready that wait for their time or for their next attempt."""
-        named = await actions.query_to_change(self._app.client, "app.jobs.run_now", query, where)
+        named = await actions.query_to_change(self._app, "app.jobs.run_now", query, where)
         return await actions.act_once(await self._app.client.store(), Action.RUN_NOW, named)
 
     run_now = blocking.twin(arun_now)
@@ -183,11 +188,11 @@ class Jobs(Reserved):
     async def _act(
         self, action: Action, query: Which | None, where: Mapping[str, Any], *, reason: str = "", priority: int = 0
     ) -> int:
-        named = await actions.query_to_change(self._app.client, f"app.jobs.{action}", query, where)
+        named = await actions.query_to_change(self._app, f"app.jobs.{action}", query, where)
         return await actions.act(await self._app.client.store(), action, named, reason=reason, priority=priority)
 
     async def _pages(self, query: Which | None, where: Mapping[str, Any]) -> AsyncGenerator[tuple[JobInfo, ...]]:
-        named = await actions.query_to_read(self._app.client, "app.jobs.iterate", query, where)
+        named = await actions.query_to_read(self._app, "app.jobs.iterate", query, where)
         async for rows in actions.pages(await self._app.client.store(), named):
             yield tuple(build_info(row) for row in rows)
 
@@ -209,16 +214,22 @@ async def load_page(app: Mainspring, query: Query, limit: int, cursor: str | Non
         raise InvalidOption("cursor", cursor, "is not a cursor of a page", hint="Pass page.cursor.")
     store = await app.client.store()
     jobs: list[JobInfo] = []
+    first = cursor is None
     while len(jobs) < limit:
         found = await store.find(query, limit=limit - len(jobs), cursor=cursor)
         jobs += [build_info(row) for row in found.jobs]
         cursor = found.cursor
         if cursor is None:
             break
+    if first and not jobs:
+        await warn_of_names(app, query)
     return Page(tuple(jobs), cursor)
 
 
 async def retry(app: Mainspring, query: Query, rate: float | None) -> int:
     """Run ended jobs again, at most ``rate`` jobs per second."""
     actions.check_rate(rate)
-    return await actions.act_once(await app.client.store(), Action.RETRY, query, rate=rate)
+    done = await actions.act_once(await app.client.store(), Action.RETRY, query, rate=rate)
+    if not done:
+        await warn_of_names(app, query)
+    return done

@@ -19,14 +19,22 @@ from mainspring.common.clock import to_datetime
 from mainspring.common.ids import derived_id
 from mainspring.errors import ArgumentError, InvalidOption
 from mainspring.jobs.keys import Key, claim_of, refuse_placeholders
-from mainspring.jobs.query import parent_mark
-from mainspring.jobs.records import ENDED_JOB, MOST_FOLLOW_UPS, FollowUp, JobBody, NewJob, UniqueKey
+from mainspring.jobs.query import flow_mark, parent_mark
+from mainspring.jobs.records import (
+    ENDED_JOB,
+    FLOW_KEEP,
+    MOST_FOLLOW_UPS,
+    Edge,
+    FollowUp,
+    JobBody,
+    NewJob,
+    UniqueKey,
+)
 from mainspring.limits.declare import BoundLimit, bind, buckets_of
 from mainspring.limits.records import Bucket
-from mainspring.options.table import RECORD_OPTIONS, expires_too_soon, options_for
+from mainspring.options.table import RECORD_OPTIONS, check_key_expiry, expires_too_soon, options_for, show_value
 from mainspring.queues.fairness import FairKeys
 from mainspring.queues.records import FairKey
-from mainspring.schedules.records import part_mark
 from mainspring.states import State
 from mainspring.tasks.middleware import wrap_call
 
@@ -41,16 +49,6 @@ _CLOCKS_DIFFER = 60_000_000
 """Microseconds by which the clock of a producer may differ from the store's."""
 
 _encode = msgspec.json.Encoder().encode
-
-
-class ScheduleMembership(NamedTuple):
-    """What the one schedule of a task adds to all jobs of the task."""
-
-    name: str = ""
-    bounds: tuple[BoundLimit, ...] = ()
-
-
-NO_PART = ScheduleMembership()
 
 
 class CallTarget(msgspec.Struct, frozen=True):
@@ -69,8 +67,6 @@ class CallTarget(msgspec.Struct, frozen=True):
     """The arguments whose values are never shown."""
     bounds: tuple[BoundLimit, ...] = ()
     """The limits of its jobs, and where the keys of the limits come from."""
-    part: str = ""
-    """The schedule that all its jobs belong to, if there is one."""
     template: NewJob | None = None
     """The job of a call with no options but the task's, without id and arguments; None if it depends on these."""
 
@@ -85,11 +81,11 @@ class CallTarget(msgspec.Struct, frozen=True):
     def of(
         cls, name: str, kind: str, options: Mapping[str, Any], decode: Callable[[bytes], Any], queue: str,
         arguments: Callable[[bytes], dict[str, Any]] | None = None, hide: tuple[str, ...] = (),
-        part: ScheduleMembership = NO_PART,
+        more_bounds: tuple[BoundLimit, ...] = (),
     ) -> CallTarget:  # fmt: skip
-        bounds = (*bind(name, (*options["limit"], *options["breaker"]), f"task {name!r}"), *part.bounds)
-        made = cls(name, kind, options, decode, queue, arguments, hide, bounds, part.name)
-        if bounds or hide or part != NO_PART or not _at_default(options, "built"):
+        bounds = (*bind(name, (*options["limit"], *options["breaker"]), f"task {name!r}"), *more_bounds)
+        made = cls(name, kind, options, decode, queue, arguments, hide, bounds)
+        if bounds or hide or not _at_default(options, "built"):
             return made
         template = JobBuilder(cast("Mainspring", None), made, b"{}", {}, None).record(b"", None, None)
         return msgspec.structs.replace(made, template=template)
@@ -133,6 +129,23 @@ class FollowUpChain(NamedTuple):
         return FollowUpChain(ENDED_JOB, self.trace, tasks, self.made)
 
 
+class FlowPlace(NamedTuple):
+    """The place of a job in a flow."""
+
+    flow: bytes
+    """The root join."""
+    after: tuple[Edge, ...] = ()
+    before: tuple[bytes, ...] = ()
+    inputs: Mapping[str, bytes] = {}
+    """The parameters that get the result of a job or a join."""
+    undoes: bool = False
+
+    @property
+    def mark(self) -> str:
+        """The mark of all jobs of the flow."""
+        return flow_mark(self.flow)
+
+
 class JobBuilder(NamedTuple):
     """Makes the record of a job from a call."""
 
@@ -144,13 +157,13 @@ class JobBuilder(NamedTuple):
     """The version of the app that enqueues the job."""
     schedule: str | None = None
     """The schedule whose runs are made from this record."""
+    place: FlowPlace | None = None
+    """The place of the job in a flow."""
 
     def job(self, id: UUID, origin: JobOrigin | None = None) -> NewJob:
         """The record to insert, with its follow-ups."""
         trace = id.hex if origin is None else origin.trace
         new = self.record(id.bytes, origin, key_of(self.given, self.target.options))
-        if self.target.part:
-            new = msgspec.structs.replace(new, marks=(*new.marks, part_mark(self.target.part)))
         keys = self.app.tasks.fair.get(new.queue)
         if keys is not None:
             new = msgspec.structs.replace(new, fair=self._fair(keys))
@@ -165,7 +178,7 @@ class JobBuilder(NamedTuple):
         return self._with_follow_ups(self.record(origin.id, origin, None, limited=False), chain)
 
     def record(self, id: bytes, origin: JobOrigin | None, key: Key | None, *, limited: bool = True) -> NewJob:
-        """The record without its schedule, fair key and follow-up jobs."""
+        """The record without its fair key and follow-up jobs."""
         own, task = self.given, self.target.carried
         tags = tuple(dict.fromkeys((*task["tags"], *own.get("tags", ()))))
         meta = {**task["meta"], **own.get("meta", {})}
@@ -174,10 +187,12 @@ class JobBuilder(NamedTuple):
         unique, said = (None, None) if key is None else self._claim(key)
         if key is not None and key.mode in ("debounce", "throttle"):
             self._refuse_times(key)
+            self._check_key_expiry(key, own.get("expires", task["expires"]))
         if own.get("run_at") is not None:
             self._check_expiry(own["run_at"], own.get("expires", task["expires"]))
         if own.get("tags"):
             self._refuse_placeholders("tags", own["tags"])
+        place = self.place
         body = JobBody(
             args=msgspec.Raw(self.arguments),
             options={name: own[name] for name in own if name in RECORD_OPTIONS} if own else {},
@@ -190,7 +205,14 @@ class JobBuilder(NamedTuple):
             parent=None if origin is None else str(origin.parent),
             trace=None if origin is None else origin.trace,
             schedule=self.schedule,
+            flow=None if place is None else place.flow.hex(),
+            after=() if place is None else tuple((edge.parent.hex(), edge.policy) for edge in place.after),
+            before=() if place is None else tuple(join.hex() for join in place.before),
+            inputs={} if place is None else {name: source.hex() for name, source in place.inputs.items()},
+            undoes=place is not None and place.undoes,
         )
+        if place is not None:
+            tags = (*tags, place.mark)
         return NewJob(
             id=id,
             task=self.target.name,
@@ -205,7 +227,9 @@ class JobBuilder(NamedTuple):
             record=_encode(body),
             unique=unique,
             marks=tags if origin is None else (*tags, parent_mark(origin.parent.bytes)),
-            keep=task["retention"],
+            keep=task["retention"] if place is None else FLOW_KEEP,
+            after=() if place is None else place.after,
+            before=() if place is None else place.before,
             buckets=self._buckets() if limited else (),
         )
 
@@ -213,7 +237,16 @@ class JobBuilder(NamedTuple):
 
     def _buckets(self) -> tuple[Bucket, ...]:
         bounds = self.target.bounds
-        return buckets_of(bounds, self._named_arguments, f"task {self.target.name!r}") if bounds else ()
+        try:
+            return buckets_of(bounds, self._named_arguments, f"task {self.target.name!r}") if bounds else ()
+        except InvalidOption as error:
+            if self.place is not None and self.place.inputs:
+                names = ", ".join(map(repr, self.place.inputs))
+                error.hint = (
+                    f"{names} is the result of another job, which is not known when the job is enqueued. Use an "
+                    "argument that is given here, or .each(), which enqueues the jobs later."
+                )
+            raise
 
     def _fair(self, keys: FairKeys) -> FairKey:
         declared = self.target.arguments is not None
@@ -222,6 +255,9 @@ class JobBuilder(NamedTuple):
 
     def _named_arguments(self) -> Mapping[str, Any]:
         assert self.target.arguments is not None, "only a task that is known here has limits"
+        if self.place is not None and self.place.inputs:
+            given: dict[str, Any] = loads(self.arguments)
+            return given
         return self.target.arguments(self.arguments)
 
     def _claim(self, key: Key) -> tuple[UniqueKey, str]:
@@ -234,17 +270,29 @@ class JobBuilder(NamedTuple):
             start = f"run_at={to_datetime(run_at).isoformat()}"
             raise expires_too_soon(expires, start).about(f"task {self.target.name!r}")
 
+    def _check_key_expiry(self, key: Key, expires: int | None) -> None:
+        try:
+            check_key_expiry(key, expires)
+        except InvalidOption as error:
+            raise error.about(f"task {self.target.name!r}") from None
+
     def _refuse_placeholders(self, option: str, texts: Iterable[str]) -> None:
         """Refuse the name of an argument in braces: it would not be replaced."""
-        if self.target.arguments is not None and any("{" in text for text in texts):
-            names = self.target.arguments(self.arguments)
-            refuse_placeholders(option, texts, f"task {self.target.name!r}", names)
+        if not any("{" in text for text in texts):
+            return
+        names = loads(self.arguments) if self.target.arguments is None else self.target.arguments(self.arguments)
+        if (
+            self.target.arguments is None and "@" in names
+        ):  # a call by name: any name may be one of a positional argument
+            names = None
+        refuse_placeholders(option, texts, f"task {self.target.name!r}", names)
 
     def _refuse_times(self, key: Key) -> None:
         for name in ("delay", "run_at"):
             if self.given.get(name):
+                given = str(to_datetime(self.given[name])) if name == "run_at" else show_value(name, self.given[name])
                 raise InvalidOption(
-                    name, self.given[name], f"cannot be given with a key of mode={key.mode!r}",
+                    name, given, f"cannot be given with a key of mode={key.mode!r}",
                     subject=f"task {self.target.name!r}",
                     hint="With this mode the window of the key decides when the job is due.",
                 )  # fmt: skip
@@ -288,7 +336,7 @@ def check_follow_up(event: str, wanted: Any, subject: str) -> None:
     if getattr(wanted, "own_key", None) is not None:
         hint = "A follow-up job is made once for each job that ends. Leave the key out, or enqueue a keyed job in it."
         raise InvalidOption(event, wanted, "cannot have key=", subject=subject, hint=hint)
-    if getattr(wanted, "connection", None) is not None:
+    if getattr(wanted, "given", {}).get("connection") is not None:
         hint = "A follow-up job is inserted by the worker, in the step that ends the job before it."
         raise InvalidOption(event, wanted, "cannot have connection=", subject=subject, hint=hint)
 

@@ -56,13 +56,13 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The type of the error, by which dead jobs are grouped."""
     refund: bool = False
     """The attempt is given back: it does not count for ``retries``."""
+    unstarted: bool = False
+    """The body never began, so the job keeps its ``expires``: the limit is for the first start."""
     park: bool = False
     """The worker does not know the task: the job is ready again, for workers that know the task only."""
     buckets: tuple[Bucket, ...] = ()
     """Buckets that the task names and the job did not: the job is ready again at its old position and names them
     too."""
-    part: str = ""
-    """The schedule of which the task's jobs are runs and this job was not: from now on the job is a run of it."""
     run_us: int = 0
     """Microseconds that the body ran, by the worker's monotonic clock."""
     slow: int = 0
@@ -71,7 +71,7 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The real cost of the attempt, by limit: the store adds the difference to the cost of its start, or gives it
     back."""
     fault: str = ""
-    """The failure in a few words, if it counts for the breakers that the job names."""
+    """The failure in a few words, if it counts for the breakers that the job names. The store does not read it."""
 
     @property
     def lease(self) -> Lease:
@@ -129,6 +129,14 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )  # fmt: skip
 
     @classmethod
+    def bypassed(cls, lease: Lease) -> Ack:
+        """The job has nothing to do: the body never began, and the jobs behind it go on."""
+        return cls(
+            id=lease.id, token=lease.token, outcome=Outcome.CANCELLED, to=State.CANCELLED,
+            reason=Reason.BYPASSED, refund=True, unstarted=True,
+        )  # fmt: skip
+
+    @classmethod
     def interrupted(cls, lease: Lease, error: bytes | None = None, *, run_us: int = 0) -> Ack:
         """The worker ended the body (stop, deploy, lost lease): the job is ready again, without a crash."""
         return cls(
@@ -145,12 +153,11 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )  # fmt: skip
 
     @classmethod
-    def returned(cls, lease: Lease, *, park: bool = False, buckets: tuple[Bucket, ...] = (), part: str = "") -> Ack:
-        """The body never began (claimed ahead, expired, unknown task, missing limits or schedule): the job is ready
-        again."""
+    def returned(cls, lease: Lease, *, park: bool = False, buckets: tuple[Bucket, ...] = ()) -> Ack:
+        """The body never began (claimed ahead, expired, unknown task, missing limits): the job is ready again."""
         return cls(
-            id=lease.id, token=lease.token, outcome=Outcome.INTERRUPTED, to=State.READY, refund=True, park=park,
-            buckets=buckets, part=part,
+            id=lease.id, token=lease.token, outcome=Outcome.INTERRUPTED, to=State.READY, refund=True,
+            unstarted=True, park=park, buckets=buckets,
         )  # fmt: skip
 
 

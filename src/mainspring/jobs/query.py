@@ -13,9 +13,9 @@ import msgspec
 
 from mainspring.common.clock import from_datetime
 from mainspring.common.duration import Duration, to_us
-from mainspring.common.handles import foreign_hint
+from mainspring.common.handles import foreign_hint, without_options
 from mainspring.common.ids import parse_id
-from mainspring.common.text import storable
+from mainspring.common.text import qualified_name, storable
 from mainspring.errors import InvalidOption, UnknownOption
 from mainspring.states import Reason, State
 
@@ -55,6 +55,7 @@ class Conditions(TypedDict, total=False):
     until: datetime | Duration | None
     ended_before: datetime | Duration | None
     parent: UUID | str | None
+    flow: UUID | str | None
 
 
 class AllConditions(Conditions, total=False):
@@ -80,7 +81,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
-    """Tags, all of which the job must have; ``^`` and the hex id of its parent."""
+    """Tags, all of which the job must have; ``^`` and the hex id of its parent; ``%`` and the hex id of its flow."""
     reasons: tuple[Reason, ...] = ()
     errors: tuple[str, ...] = ()
     """Types of errors, one of which the dead job died of; the reason if there was no error."""
@@ -124,8 +125,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
                 if plural in given:
                     raise InvalidOption(name, value, f"cannot be given together with {plural}", subject=verb)
                 given[plural] = (name, _several(value) if plural != name else value)
-        parent = given.get("parent")
-        marks = _given(given, "tags") + (() if parent is None else (parent_mark(parse_id(parent[1]).bytes),))
+        marks = _given(given, "tags")
+        for name, mark in (("parent", parent_mark), ("flow", flow_mark)):
+            if name in given:
+                marks += (mark(parse_id(given[name][1]).bytes),)
         return cls(
             states=_words(State, given.get("states", ("states",))[0], _given(given, "states")),
             queues=_given(given, "queues"),
@@ -172,6 +175,11 @@ def parent_mark(parent: bytes) -> str:
     return "^" + parent.hex()
 
 
+def flow_mark(flow: bytes) -> str:
+    """The mark of the jobs of a flow."""
+    return "%" + flow.hex()
+
+
 def _several(value: Any) -> Any:
     """The values of a condition with a singular name: one value, or several."""
     alone = isinstance(value, str) or isinstance(getattr(value, "name", None), str) or not isinstance(value, Iterable)
@@ -184,16 +192,19 @@ def _given(given: Mapping[str, tuple[str, Any]], plural: str) -> tuple[str, ...]
         return ()
     name, values = given[plural]
     if isinstance(values, Iterable) and not isinstance(values, str):
-        values = tuple(_name_of(each) for each in values)
+        values = tuple(_name_of(each, name) for each in values)
     found = _texts(name, values)
     if not found:
         raise InvalidOption(name, values, "names nothing", hint=f"Leave {name} out to make it no condition.")
     return found
 
 
-def _name_of(value: Any) -> Any:
+def _name_of(value: Any, condition: str) -> Any:
     name = None if isinstance(value, str) else getattr(value, "name", None)
-    return name if isinstance(name, str) else value
+    if not isinstance(name, str):
+        return value
+    without_options(value, condition, hint="Leave .options(...) out. Other conditions: queue=, tags=, states=.")
+    return name
 
 
 def _moment(given: Mapping[str, tuple[str, Any]], name: str, now: int) -> int | None:
@@ -227,7 +238,10 @@ def _texts(name: str, values: Iterable[str]) -> tuple[str, ...]:
         raise InvalidOption(name, values, "must be a list of texts")
     values = tuple(values)
     if not all(isinstance(value, str) for value in values):
-        raise InvalidOption(name, values, "must be texts")
+        given: tuple[object, ...] = values
+        classes = [each for each in given if isinstance(each, type)]
+        hint = f"Give its name: {name}={qualified_name(classes[0])!r}." if classes else ""
+        raise InvalidOption(name, values, "must be texts", hint=hint)
     if not all(map(storable, values)):
         raise InvalidOption(name, values, "holds a character that cannot be stored")
     return values

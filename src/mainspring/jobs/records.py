@@ -17,6 +17,20 @@ from mainspring.states import Reason, State
 
 RECORD_VERSION = 1
 
+PRIORITY_STEP = 3_600_000_000
+"""Microseconds by which one point of priority moves a job ahead: one hour."""
+
+
+def order_key(seq: int, priority: int) -> int:
+    """The place of a ready job among all ready jobs; the lowest is claimed first.
+
+    ``seq`` is the time at which the job became ready, so a job never waits behind more than some hours of later jobs.
+
+    >>> order_key(7_200_000_000, 1) == order_key(3_600_000_000, 0)
+    True
+    """
+    return seq - priority * PRIORITY_STEP
+
 
 class JobBody(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The part of a job that a store does not read: the producer writes it and a worker reads it."""
@@ -44,6 +58,25 @@ class JobBody(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The schedule that this job is a run of."""
     occurrence: int | None = None
     """The occurrence of the schedule that this run is for."""
+    flow: str | None = None
+    """The id of the root join of the flow that the job belongs to, in hex."""
+    after: tuple[tuple[str, str], ...] = ()
+    """The edges of a job of a flow, for a retry of the flow: the parent in hex, and the policy."""
+    before: tuple[str, ...] = ()
+    """The joins that the job is a member of, in hex. To the first one ``ctx.flow.add`` adds members."""
+    next: tuple[str, ...] = ()
+    """The jobs that wait for this one, in hex: they wait also for what it adds to the flow."""
+    inputs: dict[str, str] = {}
+    """Arguments that are results of other jobs: the parameter, and the id of the job or join in hex."""
+    undoes: bool = False
+    """A compensation: the body runs only if the job of its input has succeeded."""
+    members: int | None = None
+    """For the join of a group: how many results it has. Their ids follow from the id of the join. -1: the store knows
+    the number."""
+    partial: bool = False
+    """For the join of a group: members that ended badly have no result, and the others are the result."""
+    shape: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    """For the root join of a flow: its nodes, see :mod:`mainspring.flows.shape`."""
 
     @property
     def retries(self) -> int | None:
@@ -57,12 +90,29 @@ class JobBody(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """The job waits for ``parent``. ``policy`` decides what happens if the parent does not succeed."""
+    """The job waits for ``parent``. ``policy`` decides what a bad end of the parent does.
+
+    A parent ends *well* if it succeeds, or if it is bypassed; all other ends are *bad*. See ``stores/base.py``, Flows.
+    """
 
     parent: bytes
-    policy: str = "fail"
-    """``fail``: the child is cancelled (parent) unless the parent succeeded. ``ignore``: the child runs after any
-    end."""
+    policy: Literal["fail", "ignore", "skip", "wait", "failed", "dead"] = "fail"
+    """After a bad end of the parent: ``fail`` cancels the child (parent); ``ignore`` lets it run; ``skip`` bypasses it,
+    which is a good end; ``wait`` keeps it waiting for a retry of a dead parent. ``failed`` is the opposite of ``fail``:
+    the child runs only after a bad end, and is bypassed after a good one. ``dead``, for a parent that is a join: the
+    child runs as soon as the first member is dead, and is bypassed if the join ends without a dead member."""
+
+
+class Join(msgspec.Struct, frozen=True):
+    """Makes a job a join: no worker runs it. It ends by itself when all of its members have ended.
+
+    The members are the jobs that name it in ``NewJob.before``.
+    """
+
+    open: bool = False
+    """Members may be added from anywhere. The join does not end before :meth:`Store.close_join`."""
+    lenient: bool = False
+    """It succeeds however its members end. Otherwise it is cancelled (parent) if a member ended badly."""
 
 
 class UniqueKey(msgspec.Struct, frozen=True):
@@ -88,6 +138,10 @@ class UniqueKey(msgspec.Struct, frozen=True):
 ENDED_JOB = UUID("f0110e4d-0000-7000-8000-1b7c5d2ae9f3")
 """In the record and the marks of a follow-up job of a follow-up job, the id of the job that it follows. That job gets
 its id when it is inserted: then the store replaces this id by it, as text with dashes and as 32 hex digits."""
+
+
+FLOW_KEEP = 2**52
+"""As ``NewJob.keep``: the store keeps the job as long as its flow, and deletes it with the flow."""
 
 
 MOST_FOLLOW_UPS = 100
@@ -117,11 +171,15 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     early: bool = False
     record: bytes = b"{}"
     after: tuple[Edge, ...] = ()
+    before: tuple[bytes, ...] = ()
+    """Blocked jobs that wait for this job as well from now on: the joins that it is a member of."""
+    join: Join | None = None
     buckets: tuple[Bucket, ...] = ()
     fair: FairKey | None = None
     unique: UniqueKey | None = None
     marks: tuple[str, ...] = ()
-    """Texts by which a query finds the job: its tags, and ``^`` with the hex id of its parent."""
+    """Texts by which a query finds the job: its tags, ``^`` with the hex id of its parent, and ``%`` with the hex id of
+    its flow (of the join that the flow ends with)."""
     keep: int | None = None
     """Microseconds for which the store keeps the job after it succeeded or was cancelled; None: as retention says."""
     follows: tuple[FollowUp, ...] = ()
@@ -146,6 +204,32 @@ class PromoteResult(msgspec.Struct, frozen=True):
     """The moment of the next promotion or expiry, as far as the store knows now."""
     ended: tuple[bytes, ...] = ()
     """The jobs that expired."""
+
+
+class JoinRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A join as the store has it, live or ended. The numbers are of its members."""
+
+    id: bytes
+    open: bool
+    total: int
+    succeeded: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    """Without ``bypassed``."""
+    bypassed: int = 0
+
+    @property
+    def pending(self) -> int:
+        """Members that have not ended, or had not when the join ended."""
+        return self.total - self.succeeded - self.dead - self.cancelled - self.bypassed
+
+
+class FlowRetry(msgspec.Struct, frozen=True):
+    """An ended job of a flow that waits or runs again: see :meth:`Store.retry_flow`."""
+
+    id: bytes
+    after: tuple[Edge, ...] = ()
+    before: tuple[bytes, ...] = ()
 
 
 class LogLine(msgspec.Struct, frozen=True):
@@ -192,7 +276,10 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     expires: int | None = None
     started: int | None = None
     finished: int | None = None
+    ran: int | None = None
+    """Microseconds that the body of the last attempt ran, if the ack of that attempt ended the job."""
     deps: int = 0
+    """The number of unresolved edges of a blocked job."""
     ordered: bool = False
     """A cancel order waits for the owner."""
     progress: bytes | None = None
@@ -201,7 +288,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None
     """The reason that the canceller gave."""
     buckets: tuple[Bucket, ...] = ()
-    """The buckets that a live job needs capacity in, by name."""
+    """The buckets that the job needs capacity in, by name. An ended job has those of its last run."""
     record: bytes
 
 
@@ -213,7 +300,11 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     worker: str
     started: int
+    """When the job was claimed."""
     ended: int
+    """When the ack arrived, or the job was taken from a lost worker."""
+    ran: int | None = None
+    """Microseconds that the body ran, as its worker reported; None if its worker was lost."""
     outcome: Outcome
     error: bytes | None = None
 
@@ -260,7 +351,7 @@ class TallyRow(msgspec.Struct, frozen=True):
     last: int
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class JobBatch(msgspec.Struct, frozen=True, kw_only=True):
     """The jobs of one enqueue call: the store inserts all of them or none."""
 
     id: bytes
@@ -275,6 +366,3 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     there already count for the depth after the next :meth:`Store.configure_queue`."""
     accepted: bool = False
     """A running job enqueues the batch: no depth refuses it."""
-    forced: bool = False
-    """The jobs, new and replaced, wait for no dependencies of schedules. They are released at once, which deletes the
-    recorded successes."""

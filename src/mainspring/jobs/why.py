@@ -20,13 +20,15 @@ from mainspring.common.clock import to_datetime
 from mainspring.common.redact import HIDDEN, looks_secret, mask_urls
 from mainspring.common.text import describe_same_function
 from mainspring.errors import did_you_mean
-from mainspring.jobs.lanes import BULK, VERSION, base_of, terms_of, version_term
+from mainspring.flows.results import is_join
+from mainspring.flows.shape import BUILT_IN
+from mainspring.jobs.lanes import BULK, VERSION, base_of, excludes_suspects, is_suspect, terms_of, version_term
+from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import JobBody, JobRow
+from mainspring.jobs.records import JobBody, JobRow, order_key
 from mainspring.limits.records import BucketRow
 from mainspring.queues.records import QueueMode
 from mainspring.schedules.plan import describe_full_bucket
-from mainspring.schedules.sync import decode_plan
 from mainspring.states import FINAL, State
 from mainspring.worker.records import WorkerRow
 
@@ -35,9 +37,10 @@ if TYPE_CHECKING:
 
 _MAX_READ = 1000
 _MAX_SHOWN = 10
+_SHOWN_IN_TEXT = 3
 ObstacleKind = Literal[
     "ended", "running", "not_due", "dependency", "key", "expired", "paused", "disabled", "limit", "rate", "breaker",
-    "no_worker", "labels", "version", "unknown_task", "capped",
+    "no_worker", "labels", "version", "unknown_task", "isolated", "capped", "slots",
 ]  # fmt: skip
 
 
@@ -52,7 +55,7 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[UUID, ...] = ()
     """The jobs that the job waits for: its parents, or the jobs that hold the capacity of a limit."""
     name: str = ""
-    """The name of the queue, limit, breaker, key, schedule or task."""
+    """The name of the queue, limit, breaker, key, schedule or task, or of the option that the workers need."""
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,10 +86,14 @@ async def explain(store: Store, row: JobRow, now: int) -> Why:
         if any(each.id == row.worker and each.is_silent(now) for each in await store.workers()):
             said += ", which has sent no heartbeat for longer than its lease: the next live worker gives the job back"
         return Why(id=id, state=row.state, obstacles=(Obstacle(kind="running", text=said, name=row.worker or ""),))
+    if is_join(row):
+        return Why(
+            id=id, state=row.state, obstacles=tuple(await _find_open(store, row) + await _find_parents(store, row))
+        )
     found: list[Obstacle] = []
     if row.expires is not None and row.expires <= now:
         found.append(Obstacle(kind="expired", text="the job expired before it started, and will be cancelled"))
-    found += await _find_dependency(store, row) or _find_wait(row)
+    found += await _find_crash_delay(store, row) or await _find_parents(store, row) or _find_wait(row)
     found += await _find_queue_mode(store, row)
     buckets = await store.buckets(row.buckets) if row.buckets else []
     found += [each for bucket in buckets for each in _find_full(_without_secret(bucket, row))]
@@ -94,7 +101,7 @@ async def explain(store: Store, row: JobRow, now: int) -> Why:
         found += await _find_expensive_head(store, row, now)
     workers = [each for each in await store.workers() if not each.is_silent(now)]
     missing = _find_missing_worker(row, workers)
-    found += missing or await _find_capped_workers(store, row, workers)
+    found += missing or await _find_isolation(store, row, workers) + await _find_capped_workers(store, row, workers)
     return Why(id=id, state=row.state, obstacles=tuple(found))
 
 
@@ -105,7 +112,7 @@ async def _find_expensive_head(store: Store, row: JobRow, now: int) -> list[Obst
     """
     page = await store.find(Query(queues=(row.queue,), states=(State.READY,)), limit=_MAX_READ)
     line = [each for each in page.jobs if each.lane == row.lane and (each.expires is None or each.expires > now)]
-    first = min(line, key=lambda each: (-each.priority, each.seq), default=row)
+    first = min(line, key=lambda each: order_key(each.seq, each.priority), default=row)
     ahead, found = UUID(bytes=first.id), await store.buckets(first.buckets)
     return [
         msgspec.structs.replace(each, text=f"the job waits behind job {ahead}: {each.text}", jobs=(ahead,))
@@ -126,33 +133,52 @@ def _find_wait(row: JobRow) -> list[Obstacle]:
     return []
 
 
-async def _find_dependency(store: Store, row: JobRow) -> list[Obstacle]:
-    """Find the schedules that the schedule of this job depends on, if the job waits for them."""
-    if row.state is not State.BLOCKED:
+async def _find_parents(store: Store, row: JobRow) -> list[Obstacle]:
+    """Find the parents of a blocked job, or the members of a join, that have not ended."""
+    if row.token == 0 and _find_key_wait(row):  # `keep_last` waits for the job before it: its key says so
         return []
-    for link in await store.dependencies():
-        if row.id in link.waiting:
-            names = [name for name, noted in link.after if not noted]
-            first = UUID(bytes=link.waiting[0])
-            behind = "" if link.waiting[0] == row.id else f", behind job {first}"
-            disabled = await _describe_disabled(store, names)
-            said = f"schedule {link.name!r} waits for {_list(names)} to succeed{behind}{disabled}"
-            jobs = (first,) if behind else ()
-            others = [Obstacle(kind="dependency", text=said, name=link.name, jobs=jobs)]
-            return others + ([] if row.deps <= 1 else _find_wait(msgspec.structs.replace(row, deps=row.deps - 1)))
-    return []
+    if row.state is not State.BLOCKED or not (edges := await store.waits_for(row.id, _MAX_SHOWN)):
+        return []
+    parents = {each.id: each for each in (await store.find(Query(ids=tuple(e.parent for e in edges)))).jobs}
+    shown = [f"{UUID(bytes=edge.parent)} ({_parent_text(parents.get(edge.parent))})" for edge in edges[:_SHOWN_IN_TEXT]]
+    others = row.deps - len(shown)
+    more = f" and {others} more" if others > 0 else ""
+    said = f"the job waits for {', '.join(shown)}{more}"
+    return [Obstacle(kind="dependency", text=said, jobs=tuple(UUID(bytes=edge.parent) for edge in edges))]
 
 
-async def _describe_disabled(store: Store, names: Sequence[str]) -> str:
-    """Name the schedules among these that are disabled."""
-    rows = await store.schedules(names) if names else []
-    off = [row.name for row in rows if (plan := decode_plan(row)) is not None and not plan.enabled]
-    return f" ({_list(off)} {'is' if len(off) == 1 else 'are'} disabled)" if off else ""
+async def _find_open(store: Store, row: JobRow) -> list[Obstacle]:
+    """Find whether a join is open: it ends after it was closed."""
+    if not any(join.open for join in await store.joins([row.id])):
+        return []
+    said = "it is open, so that jobs can be added: a batch is closed by batch.close() or mainspring flows close ID"
+    return [Obstacle(kind="dependency", text=said)]
 
 
-def _list(names: Sequence[str]) -> str:
-    *most, last = [repr(name) for name in names] or ["no schedule"]
-    return f"{', '.join(most)} and {last}" if most else last
+def _parent_text(parent: JobRow | None) -> str:
+    if parent is None:
+        return "deleted"
+    retry = ": retry it" if parent.state is State.DEAD else ""
+    return f"{parent.task}, {parent.state.value}{retry}"
+
+
+async def _find_crash_delay(store: Store, row: JobRow) -> list[Obstacle]:
+    """Find the delay after a crash, if the job waits for the end of it."""
+    if row.state is not State.RETRYING or not row.crashes or row.due is None:
+        return []
+    last = (await store.attempts(row.id))[-1:]
+    if not last or last[0].outcome is not Outcome.CRASHED:
+        return []
+    until = to_datetime(row.due)
+    said = f"{_describe_crashes(row)}: the job is due at {until.isoformat(' ', 'seconds')}"
+    return [Obstacle(kind="not_due", text=said, until=until)]
+
+
+def _describe_crashes(row: JobRow) -> str:
+    times = "once" if row.crashes == 1 else f"{row.crashes} times"
+    is_last = is_suspect(row.crashes, row.crash_limit)
+    limit = "the next crash makes the job dead" if is_last else f"{row.crash_limit} crashes make the job dead"
+    return f"the worker of the job crashed {times} ({limit})"
 
 
 def _find_key_wait(row: JobRow) -> list[Obstacle]:
@@ -252,16 +278,59 @@ def _find_missing_worker(row: JobRow, workers: Sequence[WorkerRow]) -> list[Obst
         pinned = ", ".join(sorted(unquote(pin[1:]) for pin in pins))
         said = f"the job is pinned to version {pinned}, and no live worker of queue {row.queue!r} runs that version"
         return [Obstacle(kind="version", text=said, name=pinned)]
+    if all(_read_facts(each).stopping for each in fit):
+        whose = "the only live worker" if len(fit) == 1 else f"each of the {len(fit)} live workers"
+        said = f"{whose} of queue {row.queue!r} is stopping and claims no more jobs"
+        return [Obstacle(kind="no_worker", text=said, name=row.queue)]
     kind = base_of(row.lane).removeprefix(row.queue + "/")
+    if slots := _find_missing_slots(row.queue, kind.partition("~")[0], fit):
+        return [slots]
     if not any(kind in (_read_facts(each).kinds or (kind,)) for each in fit):
         said = f"no live worker of queue {row.queue!r} claims jobs with these labels, slot and version ({kind})"
+        if any(term[0] == BULK for term in terms_of(row.lane)):
+            said = (
+                f"no live worker of queue {row.queue!r} had task {row.task!r} as a bulk task when it started: start a "
+                "worker after the declaration"
+            )
         return [Obstacle(kind="no_worker", text=said, name=row.queue)]
-    if not any(row.task in each.tasks for each in fit):
+    if row.task not in BUILT_IN and not any(row.task in each.tasks for each in fit):
         said = f"no live worker of queue {row.queue!r} knows task {row.task!r}"
-        if same := describe_same_function(row.task, {task for each in fit for task in each.tasks}):
+        without = [each for each in ("async", "thread") if _find_missing_slots(row.queue, each, fit)]
+        if without:
+            said += f", or they have no slots for it: {' and '.join(f'{each}_slots=0' for each in without)}"
+        elif same := describe_same_function(row.task, {task for each in fit for task in each.tasks}):
             said += f"; {same}"
         return [Obstacle(kind="unknown_task", text=said, name=row.task)]
     return []
+
+
+def _find_missing_slots(queue: str, kind: str, workers: Sequence[WorkerRow]) -> Obstacle | None:
+    """Find whether every one of these workers has no slot for jobs of this kind."""
+    if kind not in ("async", "thread"):
+        return None
+    option, tasks = f"{kind}_slots", "async def" if kind == "async" else "def"
+    if any(getattr(_read_facts(each), option) != 0 for each in workers):
+        return None
+    said = f"no live worker of queue {queue!r} runs {tasks} tasks: they have {option}=0"
+    return Obstacle(kind="slots", text=said, name=option)
+
+
+async def _find_isolation(store: Store, row: JobRow, workers: Sequence[WorkerRow]) -> list[Obstacle]:
+    """Find whether every worker that would claim this suspect holds another job that crashed before."""
+    if not is_suspect(row.crashes, row.crash_limit):
+        return []
+    takers = {each.id for each in workers if _would_take(row, each)}
+    page = await store.find(Query(states=(State.RUNNING,)), limit=_MAX_READ)
+    crashed = [each for each in page.jobs if each.worker in takers and excludes_suspects(each.crashes)]
+    if not takers or takers - {each.worker for each in crashed}:
+        return []
+    whose = "the worker" if len(takers) == 1 else f"each of the {len(takers)} workers"
+    said = (
+        f"{_describe_crashes(row)}: the job starts in a worker that runs no other job that crashed before, and {whose} "
+        f"of queue {row.queue!r} runs such a job"
+    )
+    jobs = tuple(UUID(bytes=each.id) for each in crashed)
+    return [Obstacle(kind="isolated", text=said, jobs=jobs[:_MAX_SHOWN], name=row.queue)]
 
 
 async def _find_capped_workers(store: Store, row: JobRow, workers: Sequence[WorkerRow]) -> list[Obstacle]:
@@ -293,8 +362,11 @@ class _WorkerFacts(msgspec.Struct):
     labels: tuple[str, ...] = ()
     version: str = ""
     kinds: tuple[str, ...] = ()
+    async_slots: int | None = None
+    thread_slots: int | None = None
     concurrency: dict[str, int] = {}
     max_jobs: int | None = None
+    stopping: bool = False
 
 
 def _read_facts(worker: WorkerRow) -> _WorkerFacts:

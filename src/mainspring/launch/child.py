@@ -198,7 +198,7 @@ class _WorkerProcess:
     def on_broken(self, error: BaseException) -> None:
         """User code ended the loop. This is a crash, without a ``Bye``: the store must find the guilty job."""
         if self._shared_state.lease_end > 0:
-            log.critical("user code ended the event loop of this worker: %r", error)
+            log.critical("user code ended the event loop of this worker: %s", shutdown.describe_broken(error))
         else:
             self._pipe.send(CannotStart(explain_error(error)))
         shutdown.exit_now(Exit.FAILED)

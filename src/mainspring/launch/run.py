@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -15,7 +16,7 @@ from mainspring.errors import NoMainGuard, TaskNotImportable
 from mainspring.observe import logs
 from mainspring.settings.settings import AppSettings
 from mainspring.tasks.naming import file_of
-from mainspring.worker.supervise.supervisor import Supervisor
+from mainspring.worker.supervise.child import start_early
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -60,7 +61,11 @@ def _supervise(target: str, given: Mapping[str, Any], log: Mapping[str, str], pa
         command += ["--log", msgspec.json.encode(log).decode()]
     if path:
         command += ["--path", msgspec.json.encode(path).decode()]
-    return Supervisor(command, int(given.get("processes", 1))).run()
+    processes = int(given.get("processes", 1))
+    started = start_early(command, processes, os.environ)
+    from mainspring.worker.supervise.supervisor import Supervisor  # asyncio, while the workers start
+
+    return Supervisor(command, processes, started=started).run()
 
 
 def _plain(value: Any) -> Any:

@@ -19,8 +19,8 @@ How they work
 - Code outside of a claim is a *holder* (``holder.py``): it holds capacity for a time and renews it. After a crash the
   capacity is free within 30 s. While a block waits, the store reserves the next free capacity for it, so that jobs do
   not starve blocks.
-- Unkeyed concurrency limits with much headroom are *plentiful*: workers may claim such jobs ahead of a free slot. Keyed
-  limits, rates, and limits with little headroom are *scarce*, and are never claimed ahead.
+- Unkeyed concurrency limits with much headroom are *plentiful*: workers may claim such jobs ahead of a free slot. Jobs
+  with keyed limits, rates, or limits with little headroom are claimed for a free slot only.
 - A job that was enqueued by the name of its task, or before the limit existed, does not name the limits of its task.
   The worker that claims it hands it back with the missing buckets before it starts.
 

@@ -129,6 +129,11 @@ class LimitSet:
         """The first part of the names of its limits, different from that of a task with the same name."""
         return f"limiter/{self.name}"
 
+    @property
+    def of_a_block(self) -> str:
+        """What was chosen for a block of code, as written (``key='42'``); empty for the limiter itself."""
+        return ""
+
 
 AnyLimit: TypeAlias = Concurrency | Rate | LimitSet
 
@@ -150,6 +155,12 @@ def to_limits(value: Any, name: str = "limit") -> tuple[AnyLimit, ...]:
         if not isinstance(each, (Concurrency, Rate, LimitSet)):
             hint = 'limit=Concurrency(5), limit=Rate(100, per="1s"), a limiter, or a list of them.'
             raise InvalidOption(name, each, "is not a limit", hint=hint)
+        if isinstance(each, LimitSet) and each.of_a_block:
+            why = f"has {each.of_a_block}, which would be ignored: .at(...) is for blocks of code"
+            hint = (
+                "Give the limiter itself: by= of its limits takes the key from the arguments, cost= of a Rate the cost."
+            )
+            raise InvalidOption(name, each, why, hint=hint)
     return tuple(given)
 
 

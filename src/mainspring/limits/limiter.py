@@ -62,10 +62,23 @@ class Limiter(Handle, LimitSet):
 
         ``LimitTimeout`` if there is no capacity after ``wait``.
         """
+        if key is not None and all(each.by is None for each in self.limits):
+            hint = (
+                f'Declare the limit with by=, for example Rate(100, per="1s", by="tenant"), or write {self.name}.at().'
+            )
+            raise InvalidOption(
+                "key", key, "is given to a limiter whose limits have no by=", subject=repr(self), hint=hint
+            )
         return Limiter(
             self._app, self.name, self.limits, key=self._key if key is None else key,
             cost=self._cost if cost is None else cost, wait=self._wait if wait is None else wait,
         )  # fmt: skip
+
+    @property
+    def of_a_block(self) -> str:
+        """What :meth:`at` chose, as written; empty for the limiter itself."""
+        given = {"key": self._key or None, "cost": None if self._cost == 1 else self._cost, "wait": self._wait}
+        return ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
 
     def register(self, known: dict[str, tuple[Limit, ...]]) -> Self:
         """Add itself to the limiters of an app. A limiter of the same name with other limits is refused."""

@@ -92,8 +92,6 @@ class HoldResult(msgspec.Struct, frozen=True, kw_only=True):
     """The bucket that had no capacity."""
     kept: bool = False
     """The next capacity in each full bucket is reserved for holders: ask again soon."""
-    breakers: tuple[BreakerRow, ...] = ()
-    """The half open breakers for which this holder is the first probe."""
     token: int = 0
     """The fencing number of the hold, if it is fenced."""
 
@@ -115,5 +113,6 @@ class HolderRow(msgspec.Struct, frozen=True, kw_only=True):
 
 PLENTIFUL = 100
 """An unkeyed concurrency limit is *plentiful* while, after the claim, at least half of its size and at least this much
-capacity is left. A breaker is plentiful while it is closed. All other buckets are *scarce*, also rates: a start of a
-rate counts at the claim, so the job must start at once and must not wait for a slot."""
+capacity is left. A breaker is plentiful while it is closed. Keyed limits and rates are never plentiful: a start of a
+rate counts at the claim, so the job must start at once. A job is claimed ahead of a free slot only if all its limits
+are plentiful."""

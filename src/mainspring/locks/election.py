@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from mainspring.client import blocking
+from mainspring.common.callables import yields
 from mainspring.common.handles import Handle
 from mainspring.errors import InvalidOption, UseError, WouldBlockLoop
 from mainspring.locks.candidate import Callback, Campaign, ElectionCallbacks
@@ -114,6 +115,9 @@ def _check_callback(name: str, callback: Any, lock_name: LockName) -> Callback |
     hint = f"def {name}(term: int) -> None: ..."
     if not callable(callback):
         raise InvalidOption(name, callback, "is not a function", subject=str(lock_name), hint=hint)
+    if yields(callback):
+        why = "is a generator function, so its body would not run"
+        raise InvalidOption(name, callback, why, subject=str(lock_name), hint=hint)
     try:
         inspect.signature(callback).bind(1)
     except TypeError:

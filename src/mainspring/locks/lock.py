@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, cast, get_args
 
 from mainspring.client import blocking
-from mainspring.common.callables import check_guardable, is_async
+from mainspring.common.callables import check_guardable, is_async, parameters_of
 from mainspring.common.handles import Handle
 from mainspring.common.pause import GrowingPause
 from mainspring.errors import InvalidOption, LockBusy, LockLost, StoreError, UseError
@@ -114,6 +114,7 @@ class Lock(Handle):
     def __call__(self, fn: F) -> F:
         """Guard a function: each call acquires the lock. With ``on_busy="skip"``, a busy lock makes it return None."""
         check_guardable(fn, "lock", str(self._lock_name), "for a task, decorate the function below @app.task.")
+        _refuse_placeholder(self._lock_name, fn)
         return cast("F", self._guard_async(fn) if is_async(fn) else self._guard(fn))
 
     def __enter__(self) -> Self:
@@ -302,3 +303,12 @@ def _raise_loss(loss: LockLost | None, error: BaseException | None, *, ours: boo
     if error is None or ours:
         raise loss from None
     error.add_note(str(loss))
+
+
+def _refuse_placeholder(lock: LockName, fn: Callable[..., Any]) -> None:
+    """Refuse a lock of a function whose name has an argument in braces: nothing replaces it."""
+    for each in parameters_of(fn):
+        if f"{{{each.name}}}" in lock.name:
+            why = f"is plain text: {{{each.name}}} is not replaced, so every call would take the same {lock.kind}"
+            hint = f'Take the {lock.kind} inside the function, with the name f"{lock.name}".'
+            raise InvalidOption("name", lock.name, why, subject=str(lock), hint=hint)

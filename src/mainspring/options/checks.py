@@ -12,13 +12,13 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from mainspring.common.backoff import Backoff, coerce
-from mainspring.common.callables import is_async
+from mainspring.common.callables import is_async, yields
 from mainspring.common.clock import from_datetime
 from mainspring.common.duration import to_us
+from mainspring.common.handles import without_options
 from mainspring.common.text import storable
 from mainspring.errors import InvalidOption, NotBuilt
 from mainspring.queues.queue import Queue
-from mainspring.schedules.rules import check_zone
 
 TAGS_LIMIT = 20
 TAG_LENGTH = 64
@@ -161,11 +161,19 @@ def error_classes(value: Any, name: str) -> tuple[type[Exception], ...]:
 def predicate(value: Any, name: str) -> Any:
     if value is not None and not callable(value):
         raise InvalidOption(name, value, "must be a function(error) that returns True or False")
-    return value
+    return _refuse_unrun(value, name)
 
 
 def backoff(value: Any, name: str) -> Backoff:
-    return coerce(value, what=name)
+    return coerce(_refuse_unrun(value, name), what=name)
+
+
+def _refuse_unrun(value: Any, name: str) -> Any:
+    """Refuse an ``async def`` or a generator function: its call returns an object, and runs nothing."""
+    if callable(value) and (is_async(value) or yields(value)):
+        hint = "Write a def. What it needs to await, put on the exception, or do it in the task."
+        raise InvalidOption(name, value, "must be a plain def: nothing awaits its answer", hint=hint)
+    return value
 
 
 def concurrency(value: Any, name: str) -> int | dict[str, int]:
@@ -366,7 +374,7 @@ def part(value: Any, name: str) -> Any:
     if isinstance(value, str):
         return schedule_name(value, name)
     if isinstance(getattr(value, "name", None), str) and callable(getattr(value, "s", None)):
-        return value
+        return without_options(value, name)
     hint = f'{name}="import", {name}=clean: the name of a schedule, or a task that has one.'
     raise InvalidOption(name, value, "is neither the name of a schedule nor a task", hint=hint)
 
@@ -378,7 +386,11 @@ def group(value: Any, name: str) -> str | None:
 
 
 def zone(value: Any, name: str) -> str | None:
-    return None if value is None else check_zone(value, name=name)
+    if value is None:
+        return None
+    from mainspring.schedules.rules.zones import check_zone
+
+    return check_zone(value, name=name)
 
 
 def wait_or_nothing(value: Any, name: str) -> int:

@@ -20,8 +20,8 @@ from mainspring.breakers.declare import declare_breaker, to_breaker
 from mainspring.common.backoff import DEFAULT
 from mainspring.common.duration import format_duration
 from mainspring.common.handles import foreign_hint, later_hint
-from mainspring.errors import InvalidOption, NotBuilt, UnknownOption
-from mainspring.jobs.keys import to_key
+from mainspring.errors import BreakerOpen, InvalidOption, NotBuilt, UnknownOption
+from mainspring.jobs.keys import Key, to_key
 from mainspring.limits.declare import to_limits
 from mainspring.options import checks
 from mainspring.queues.fairness import to_fair_by, to_fair_weights
@@ -96,7 +96,7 @@ OPTIONS: tuple[Option, ...] = (
            "A number from -100 to 100, or low, normal, high, critical; jobs with a higher priority start first.",
            _RUN, checks.priority, carried="column"),
     Option("expires", "Duration | None", None,
-           "Cancel the job if it has not started within this time after its enqueue.",
+           "Cancel the job if it has not started within this time after its enqueue. Retries are not limited.",
            _RUN, checks.span_or_none, carried="column"),
     Option("retries", "int", 5, "How many times a failed job is retried.", _RUN, checks.whole(0)),
     Option("timeout", "Duration | None", HOUR, "End an attempt after this time; None sets no time limit.",
@@ -188,8 +188,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("burst", "bool", False, "Stop when no job is ready or running.", _WORKER, checks.flag),
     Option("until_empty", "bool", False, "Stop when no job is left, also none that is scheduled or retrying.",
            _WORKER, checks.flag),
-    Option("poll", "Duration", SECOND, "The longest time between two looks for ready jobs.",
-           _WORKER, checks.span, "1s"),
+    Option("poll", "Duration", 2 * SECOND,
+           "The longest time between two looks for ready jobs. With more than 40 workers it grows, up to 5s.",
+           _WORKER, checks.span, "2s"),
     Option("sweep", "Duration", 3 * SECOND, "The time between two looks for lost workers.",
            _WORKER, checks.span, "3s"),
     Option("grace", "Duration", 5 * SECOND, "How long a process may take to end before it is killed.",
@@ -248,7 +249,7 @@ OPTIONS: tuple[Option, ...] = (
            "Which occurrences that were missed are run later: none, one, or all of the last 100.",
            _SCHEDULE, checks.choice("skip", "once", "all")),
     Option("depends_on", "Part | Sequence[Part]", (),
-           "Schedules that must each have succeeded since the last start of this schedule.",
+           "Schedules that must each have succeeded since the last start of this schedule before it starts again.",
            _SCHEDULE, checks.parts, "none"),
     Option("blocks", "Part | Sequence[Part]", (),
            "Schedules that never run at the same time as this schedule.",
@@ -351,6 +352,22 @@ def overlay_options(
     return own
 
 
+def inherit_options(
+    own: Mapping[str, Any], *, task: Mapping[str, Any], before: Mapping[str, Any], subject: str
+) -> dict[str, Any]:
+    """The options ``own`` of a job with the options ``before`` that it does not have itself, all in normal form."""
+    merged = {**before, **own}
+    try:
+        for name in _ADDING & merged.keys():
+            if name in own:
+                merged[name] = checks.added(name, before.get(name), own[name])
+            checks.added(name, task.get(name), merged[name])
+        _cross_check({**task, **merged}, {name: show_value(name, value) for name, value in merged.items()})
+    except InvalidOption as error:
+        raise (error if error.subject else error.about(subject)) from None
+    return merged
+
+
 def options_for(scope: Scope) -> tuple[Option, ...]:
     """The options of a scope, in the order of the table."""
     return tuple(_BY_SCOPE[scope].values())
@@ -392,6 +409,12 @@ def expires_too_soon(expires: int, start: str) -> InvalidOption:
     )  # fmt: skip
 
 
+def check_key_expiry(key: Key, expires: int | None) -> None:
+    """Refuse a job that would expire while its key makes it wait."""
+    if key.mode in ("debounce", "throttle") and expires is not None and expires <= key.window:
+        raise expires_too_soon(expires, f"the key has mode={key.mode!r}, window={format_duration(key.window / SECOND)}")
+
+
 def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> None:
     if resolved.get("delay") is not None and resolved.get("run_at") is not None:
         raise InvalidOption(
@@ -403,6 +426,8 @@ def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> No
     delay, expires = resolved.get("delay"), resolved.get("expires")
     if delay and expires is not None and expires <= delay:
         raise expires_too_soon(expires, f"delay={format_duration(delay / SECOND)}")
+    if (key := resolved.get("key")) is not None:
+        check_key_expiry(key, expires)
     if resolved.get("burst") and resolved.get("until_empty"):
         hint = "burst does not wait for scheduled and retrying jobs, until_empty does. Give only one of the two."
         raise InvalidOption("burst", True, "cannot be given together with until_empty", hint=hint)
@@ -423,6 +448,14 @@ def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> No
             hint="Leave retries out, or write retries=0: a begun job runs again only if the task raises Retry. "
             'For retries use ack="late", the default.',
         )
+    if resolved.get("ack") == "early" and "crashes" in given:
+        raise InvalidOption(
+            "crashes",
+            given["crashes"],
+            'cannot be given with ack="early", which makes a job dead after its first crash',
+            hint='Leave crashes out. To run a job again after a crash use ack="late", the default.',
+        )
+    _refuse_ignored_retry_rules(resolved, given)
     for wanted in resolved.get("retry_on", ()):
         for never in resolved.get("never_retry_on", ()):
             if issubclass(wanted, never):
@@ -432,3 +465,20 @@ def _cross_check(resolved: Mapping[str, Any], given: Mapping[str, object]) -> No
                     f"includes all exceptions of retry_on {wanted.__name__}",
                     hint="never_retry_on takes subclasses of retry_on. To retry nothing, use retries=0.",
                 )
+
+
+def _refuse_ignored_retry_rules(resolved: Mapping[str, Any], given: Mapping[str, object]) -> None:
+    """Refuse rules about retries of a task that retries no exception. A breaker counts by these rules too, and
+    ``never_retry_on=BreakerOpen`` ends a job that a breaker refuses."""
+    early = resolved.get("ack") == "early"
+    if resolved.get("breaker") or not (early or given.get("retries") == 0):
+        return
+    cause = 'ack="early"' if early else "retries=0"
+    for name in ("retry_on", "never_retry_on", "retry_if"):
+        ends_refused = name == "never_retry_on" and issubclass(BreakerOpen, resolved.get(name, ()))
+        if given.get(name) and not ends_refused:
+            hint = "Leave it out, or leave retries=0 out: task.options(retries=0) is for one job."
+            if early:
+                hint = 'Leave it out. For retries use ack="late", the default.'
+            why = f"cannot be given with {cause}, which retries no exception"
+            raise InvalidOption(name, given[name], why, hint=hint)

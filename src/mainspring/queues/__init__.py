@@ -2,8 +2,8 @@
 
 What they promise
 - Inside a queue a higher priority starts first, and inside a priority the job that became ready first
-  (``order="fifo"``) or last (``order="lifo"``). One claim in twenty takes the oldest job whatever its priority, so no
-  job waits for ever.
+  (``order="fifo"``) or last (``order="lifo"``). One point of priority is worth one hour of age, so no job of a ``fifo``
+  queue waits for ever.
 - ``max_depth`` holds for every producer, however many there are and whether or not they declare the queue: after an
   enqueue no queue has more than ``max_depth`` waiting jobs. Jobs that were accepted before are never refused: retries,
   rescued jobs, retries by hand and follow-up jobs may exceed it. ``on_full`` decides what a full queue does: an error,

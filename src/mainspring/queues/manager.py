@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import logging
 import platform
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -15,8 +16,9 @@ from mainspring.client import blocking
 from mainspring.common.clock import to_datetime
 from mainspring.common.handles import Reserved
 from mainspring.common.pause import PollPause
-from mainspring.errors import DrainTimeout, InvalidOption, NotFound, UnknownOption
+from mainspring.errors import DrainTimeout, InvalidOption, UnknownOption
 from mainspring.jobs import actions
+from mainspring.jobs.known_names import check_queues
 from mainspring.jobs.manager import Counts
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import TallyRow
@@ -81,7 +83,12 @@ class Configured(TypedDict, total=False):
     order: Order
 
 
-_CREATE = "app.queues.list() shows every queue. For a queue without jobs pass create=True; in a command, --create."
+log = logging.getLogger("mainspring.queues")
+
+_CREATE = (
+    "app.queues.list(), or mainspring queues ls, shows every queue. For a queue without jobs pass create=True; in a "
+    "command, --create."
+)
 
 
 class Queues(Reserved):
@@ -120,8 +127,14 @@ class Queues(Reserved):
     pause = blocking.twin(apause)
 
     async def aresume(self, *names: str) -> None:
-        """Open paused or draining queues again."""
+        """Open paused or draining queues again. A queue that is also disabled stays disabled, with a warning."""
         await self._set_mode(names, QueueMode.OPEN)
+        for row in await (await self._app.client.store()).queues():
+            if row.name in names and row.disabled is not None:
+                log.warning(
+                    "queue %r stays disabled (%s): resume opens paused and draining queues; app.queues.enable(%r), or "
+                    "mainspring queues enable, enables it", row.name, row.disabled.value, row.name,
+                )  # fmt: skip
 
     resume = blocking.twin(aresume)
 
@@ -221,16 +234,7 @@ class Queues(Reserved):
         queues = _check_names(names)
         if create:
             return queues
-        store = await self._app.client.store()
-        known = {*self._app.tasks.queues(), *(row.name for row in await store.queues())}
-        if not known.issuperset(queues):
-            known.update(queue for worker in await store.workers() for queue in worker.queues)
-        for queue in queues:
-            if queue not in known and not (await store.find(Query(queues=(queue,)), limit=1)).jobs:
-                self._app.import_included()  # a module that is not imported yet may name it
-                known.update(info.name for info in await self.alist())
-                if queue not in known:
-                    raise NotFound("queue", queue, known, hint=_CREATE)
+        await check_queues(self._app, queues, hint=_CREATE)
         return queues
 
     async def _load(self, names: Sequence[str] | None) -> QueueInfos:

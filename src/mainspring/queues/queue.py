@@ -13,7 +13,7 @@ from mainspring.limits.records import Limit
 from mainspring.queues.records import QueueSettings
 
 if TYPE_CHECKING:
-    from mainspring.jobs.records import Batch
+    from mainspring.jobs.records import JobBatch
 
 PLAIN: Mapping[str, Any] = {"weight": 1, "max_depth": None, "on_full": "error", "order": "fifo", "limit": ()}
 """The options of a queue that is not declared."""
@@ -92,7 +92,15 @@ class DeclaredQueues:
             self._stored[queue.name] = settings, tuple(limit for limit, _, _ in queue.bounds)
         return known
 
-    def add_settings(self, batch: Batch) -> Batch:
+    def check_own(self, queue: Queue) -> None:
+        """Refuse a queue that another app declares: its options would be lost here."""
+        if self._by_name.get(queue.name) != queue:
+            raise InvalidOption(
+                "queue", queue, "is the queue of another app, whose options this app does not have",
+                hint=f"Declare it in this app too, app.queue({queue.name!r}, ...), or give its name.",
+            )  # fmt: skip
+
+    def add_settings(self, batch: JobBatch) -> JobBatch:
         """Return the batch with the settings and limits of its queues, for a store that does not know them yet."""
         if not self._stored:
             return batch

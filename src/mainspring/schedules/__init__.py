@@ -24,7 +24,9 @@ How they work
 - When a worker starts, ``sync.py`` stores the schedules of the code. The code decides what a schedule is, operators
   decide whether it is enabled. Older code does not replace what newer code has stored.
 - ``blocks``, ``group`` and "one run at a time" are concurrency limits that the jobs name; the claim decides them.
-  ``depends_on`` makes the jobs wait as blocked until each named schedule has succeeded since the last start.
+- ``depends_on`` is decided by the step (``plan/dependencies.py``). The row of each schedule has the number of its last
+  success. A dependent schedule stores the numbers that its last start used, and starts again when each number is
+  greater. Until then one occurrence waits in its row, without a job. Jobs enqueued by hand neither wait nor count.
 - Time is the time of the store. If the clock of the store goes back, a scheduler looks at every row that waits for an
   end or a pause (``store_time.py``).
 

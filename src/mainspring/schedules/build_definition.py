@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from mainspring.errors import UnknownTask
+from mainspring.errors import InvalidOption, UnknownTask
 from mainspring.jobs.lanes import unpinned
 from mainspring.jobs.new_job import FOLLOW_UPS
 from mainspring.options.table import options_for
+from mainspring.schedules.declare import check_jitter_expiry
 from mainspring.schedules.plan import TEMPLATE, Definition
 from mainspring.tasks.middleware import wrap_call
 
@@ -52,8 +53,13 @@ def build_definition(
     """Build the definition of one schedule. ``bounds`` are limits of its runs, beside the limits of the task."""
     o = declared.options
     call = wrap_call(app.enqueue_middleware, _build_call(app, declared, bounds))
+    job = call.build(app.settings.version, declared.name).job(TEMPLATE)
+    try:
+        check_jitter_expiry(o["jitter"], job.expires_in)  # the task of a call by name is known only now
+    except InvalidOption as error:
+        raise error.about(declared.subject) from None
     return Definition(
-        job=call.build(app.settings.version, declared.name).job(TEMPLATE),
+        job=job,
         limits=call.limits,
         mode=o["mode"],
         rule=declared.rule,
@@ -77,7 +83,7 @@ def _build_call(app: Mainspring, declared: Declaration, bounds: Sequence[BoundLi
     if declared.call is not None:
         call = declared.call if task is None else declared.call.retargeted(task.target)
     elif task is not None:
-        call = task.s()
+        call = task.s().inheriting(declared.job_options)
     else:
         raise UnknownTask(declared.task, app.tasks)
     target = call.target
@@ -85,7 +91,7 @@ def _build_call(app: Mainspring, declared: Declaration, bounds: Sequence[BoundLi
     limits = {bound.limit.name: bound for bound in (*target.bounds, *bounds)}
     call = call.retargeted(
         replace(
-            target, bounds=tuple(limits.values()), part="", template=None, options={**target.options, **own},
+            target, bounds=tuple(limits.values()), template=None, options={**target.options, **own},
             kind=unpinned(target.kind),  # a schedule outlives the version that declares it
         )
     )  # fmt: skip

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mainspring.common.callables import parameters_of
+from mainspring.common.duration import format_duration
 from mainspring.errors import InvalidOption
 from mainspring.jobs.new_job import FOLLOW_UPS, check_follow_up
 from mainspring.options.checks import schedule_name
-from mainspring.options.table import resolve_options
+from mainspring.options.table import SECOND, expires_too_soon, resolve_options
 from mainspring.schedules import rules
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Declaration(NamedTuple):
     """The options that the user gave, unchanged."""
     module_run: object = None
     """The run of the module that made the function."""
+    job_options: Mapping[str, Any] = {}
+    """The options of ``task.options(...)`` for its runs, in normal form; a call has its own."""
 
     @classmethod
     def of(
@@ -45,7 +48,6 @@ class Declaration(NamedTuple):
         """Check a declaration on a task that needs no arguments, or on a call."""
         from mainspring.jobs.call import Call
 
-        call = on if isinstance(on, Call) else None
         task = on.task if isinstance(on, Call) else on.name
         name = schedule_name(task if name is None else name, "name")
         subject = f"schedule {name!r}"
@@ -54,16 +56,17 @@ class Declaration(NamedTuple):
             _check_modes(resolved, when, given)
             rule = _build_rule(name, resolved, when, given)
             _check_not_itself(name, resolved)
-            if isinstance(on, Call):
-                _check_call(on)
-            else:
+            _check_job_options(on)
+            if not isinstance(on, Call):
                 _check_arguments(on)
+            check_jitter_expiry(resolved["jitter"], _expires(on, resolved, given))
         except InvalidOption as error:
             raise (error if error.subject else error.about(subject)) from None
         for event in FOLLOW_UPS:
             check_follow_up(event, resolved[event], subject)
-        fn, run = (None, None) if isinstance(on, Call) else (on.fn, on.module_run)
-        return cls(name, task, fn, call, rule, resolved, dict(given), run)
+        if isinstance(on, Call):
+            return cls(name, task, None, on, rule, resolved, dict(given))
+        return cls(name, task, on.fn, None, rule, resolved, dict(given), on.module_run, on.given)
 
     def replaces(self, known: Declaration) -> bool:
         """Whether this is the same function, declared again because its module ran twice."""
@@ -125,11 +128,27 @@ def names_itself(option: str, name: str) -> InvalidOption:
     return InvalidOption(option, name, "names the schedule itself: it would never run", hint="Name another schedule.")
 
 
-def _check_call(call: Call[Any]) -> None:
+def _check_job_options(on: BaseTask[Any, Any] | Call[Any]) -> None:
+    """Refuse options of the call, or of ``task.options(...)``, that a run of a schedule cannot have."""
     for name in _REFUSED_CALL_OPTIONS:
-        if call.given.get(name) is not None:
+        if on.given.get(name) is not None:
             hint = "cron=, every=, at= and after= set when it runs." if name != "connection" else "Remove it."
-            raise InvalidOption(name, call.given[name], "is not allowed for the call of a schedule", hint=hint)
+            raise InvalidOption(name, on.given[name], "is not allowed for the call of a schedule", hint=hint)
+
+
+def check_jitter_expiry(jitter: int, expires: int | None) -> None:
+    """Refuse runs that could expire before they are due."""
+    if jitter and expires is not None and expires <= jitter:
+        raise expires_too_soon(expires, f"jitter={format_duration(jitter / SECOND)}")
+
+
+def _expires(on: BaseTask[Any, Any] | Call[Any], resolved: Mapping[str, Any], given: Mapping[str, Any]) -> int | None:
+    """The ``expires`` of the runs: of the schedule, or else of the call, or else of the task."""
+    from mainspring.jobs.call import Call
+
+    task = on.target.options if isinstance(on, Call) else on.declared.options
+    found: int | None = resolved["expires"] if "expires" in given else on.given.get("expires", task["expires"])
+    return found
 
 
 def _check_arguments(task: BaseTask[Any, Any]) -> None:

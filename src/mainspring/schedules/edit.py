@@ -16,11 +16,11 @@ from mainspring.schedules.compare_and_set import CurrentSchedule, DeletedSchedul
 from mainspring.schedules.declare import Declaration, names_itself
 from mainspring.schedules.info import load_plans, unknown_schedule
 from mainspring.schedules.plan import Definition, ScheduleNews, SchedulePlan, ScheduleStep, block_limit, group_limit
-from mainspring.schedules.records import ScheduleDependency, ScheduleSwap
+from mainspring.schedules.records import ScheduleSwap
 from mainspring.schedules.relations import refuse_cycle, unknown_group
 from mainspring.schedules.rules import Once
-from mainspring.schedules.swap import remember_forgotten
-from mainspring.schedules.sync import CodeSchedules, SyncResult, read_dependencies, store_dependencies, sync
+from mainspring.schedules.swap import load_new_successes, mark_needed, remember_forgotten
+from mainspring.schedules.sync import CodeSchedules, SyncResult, sync
 from mainspring.tasks.notify import announce_schedule
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ def load_code_schedules(app: Mainspring) -> CodeSchedules:
     """Return every schedule that the code declares. Imports every included module first."""
     app.import_included()
     return CodeSchedules(
-        build_code_definitions(app), app.settings.version or "", frozenset(app.tasks), app.settings.name or ""
-    )
+        build_code_definitions(app), app.settings.version or "", frozenset(app.tasks), app.settings.name or "",
+        tuple(app.tasks.unused_schedules()),
+    )  # fmt: skip
 
 
 async def declare(app: Mainspring, *, force: bool = False) -> SyncResult:
@@ -59,30 +60,27 @@ async def put(app: Mainspring, name: str, call: Called, when: Mapping[str, Any],
     _refuse_code(app, name, plans.get(name))
     await _check_task(app, store, declared.task)
     definition = await _define(app, store, declared, plans)
-    before, waited = (plans[name].definition.blocks, plans[name].definition.depends_on) if name in plans else ((), ())
-    if definition.depends_on:
-        await _set_dependency(store, ScheduleDependency(name, definition.depends_on), ScheduleDependency(name, waited))
+    before = plans[name].definition.blocks if name in plans else ()
+    for other in definition.depends_on:
+        await _set_needed(store, other)
     for other in definition.blocks:
         await _set_blocked_by(store, other, name, on=True)
 
     async def decide(current: CurrentSchedule) -> ScheduleStep | None:
         plan, now = current.plan, current.now
+        successes = await load_new_successes(store, plan, definition)
         if plan is None:
-            _refuse_past(declared, now)
-            return write_plan(planning.new_plan(definition, now), now)
+            return write_plan(_refuse_past(planning.new_plan(definition, now, successes), declared), now)
         wanted = replace(definition, blocked_by=plan.definition.blocked_by)
         if plan.definition == wanted and plan.owner == "user":
             return None
-        if plan.definition.rule != wanted.rule:
-            _refuse_past(declared, now)
-        plan = await remember_forgotten(store, name, plan, wanted.history)
-        return write_plan(planning.revise(plan, wanted, now, owner="user"), now)
+        known = await remember_forgotten(store, name, plan, wanted.history)
+        revised = planning.revise(known, wanted, now, successes, owner="user")
+        return write_plan(_refuse_past(revised, declared), now)
 
     await change_schedule(store, name, decide)
     if definition.depends_on:
         await _check_dependencies_again(store, declared, definition, plans.get(name))
-    else:
-        await store_dependencies(store, [ScheduleDependency(name, ())])
     for other in set(before) - set(definition.blocks):
         await _set_blocked_by(store, other, name, on=False)
 
@@ -115,20 +113,20 @@ async def delete(app: Mainspring, name: str) -> None:
         if plan.owner == "code" and plan.gone_in is None and await _is_declared(app, store, name, plan):
             hint = "Remove it from the code, or disable it."
             raise InvalidOption("schedule", name, "is declared by the code, which would store it again", hint=hint)
+        if plan.needed:
+            await _refuse_needed(store, name)
         return DeletedSchedule()
 
     plans = await load_plans(store, [name])
-    needed = await _find_dependents(store, name)
-    if needed:
-        raise _needed(name, needed)
     row = (await change_schedule(store, name, decide)).row
-    needed = await _find_dependents(store, name)
-    # A schedule that depends on this one was put in the meantime. `put` checks after it stored its row and we check
-    # after we deleted ours, so at least one of the two sees the other.
-    if needed and row.rev:
-        await store.swap_schedule(ScheduleSwap(name=name, rev=0, doc=row.doc, look=row.look))
-        raise _needed(name, needed)
-    await store_dependencies(store, [ScheduleDependency(name, ())])
+    if row.rev and planning.decode(row.doc).needed:
+        # A schedule that depends on this one may have been put in the meantime. `put` checks after it stored its row
+        # and we check after we deleted ours, so at least one of the two sees the other.
+        try:
+            await _refuse_needed(store, name)
+        except InvalidOption:
+            await store.swap_schedule(ScheduleSwap(name=name, rev=0, doc=row.doc, look=row.look))
+            raise
     for other in plans[name].definition.blocks if name in plans else ():
         await _set_blocked_by(store, other, name, on=False)
         await store.forget_limit(block_limit(name, other).name)
@@ -144,15 +142,23 @@ async def _is_declared(app: Mainspring, store: Store, name: str, plan: ScheduleP
     return name in app.tasks.scheduled or any(task in each.tasks for each in await store.workers() if not each.lost)
 
 
-async def _find_dependents(store: Store, name: str) -> list[str]:
-    """Return the stored schedules that depend on this one."""
-    found = [row.name for row in await store.dependencies() if name in dict(row.after)]
-    return sorted(await load_plans(store, found)) if found else []
+async def _refuse_needed(store: Store, name: str) -> None:
+    """``InvalidOption`` if a stored schedule depends on this one."""
+    found = sorted(each for each, plan in (await load_plans(store)).items() if name in plan.definition.depends_on)
+    if found:
+        hint = "Without it they would never run again. Put them without this dependency first."
+        raise InvalidOption("schedule", name, f"is a dependency of other schedules: {', '.join(found)}", hint=hint)
 
 
-def _needed(name: str, by: Iterable[str]) -> InvalidOption:
-    hint = "Without it they would never run again. Put them without this dependency first."
-    return InvalidOption("schedule", name, f"is a dependency of other schedules: {', '.join(by)}", hint=hint)
+async def _set_needed(store: Store, name: str) -> None:
+    """Note that another schedule depends on this one: its deletion looks for such schedules."""
+
+    async def decide(current: CurrentSchedule) -> ScheduleStep | None:
+        if current.plan is None or current.plan.needed:
+            return None
+        return write_plan(await mark_needed(store, name, current.plan), current.now)
+
+    await change_schedule(store, name, decide)
 
 
 def _resolve_call(app: Mainspring, call: Any, name: str) -> Any:
@@ -219,39 +225,35 @@ def _not_stored(option: str, name: str, known: Iterable[str], subject: str) -> I
     return InvalidOption(option, name, f"is not in the store{did_you_mean(name, known)}", subject=subject, hint=hint)
 
 
-async def _set_dependency(store: Store, wanted: ScheduleDependency, before: ScheduleDependency) -> None:
-    """Store the dependencies, and then check for a cycle again.
+async def _check_dependencies_again(
+    store: Store, declared: Declaration, definition: Definition, before: SchedulePlan | None
+) -> None:
+    """Undo the change if a dependency was deleted between the check and the write, or if there is a cycle now.
 
     Two processes may each store one half of a cycle at the same time. Each checks after its write, so at least one of
     them sees the cycle, and takes its own half back.
     """
-    await store_dependencies(store, [wanted])
+    known = await load_plans(store)
     try:
-        refuse_cycle(await read_dependencies(store))
+        for name in definition.depends_on:
+            if name not in known:
+                raise _not_stored("depends_on", name, known, declared.subject)
+        refuse_cycle({name: plan.definition.depends_on for name, plan in known.items()})
     except InvalidOption:
-        await store_dependencies(store, [before])
+        await _restore(store, declared.name, before)
         raise
 
 
-async def _check_dependencies_again(
-    store: Store, declared: Declaration, definition: Definition, before: SchedulePlan | None
-) -> None:
-    """Undo the change if a dependency was deleted between the check and the write."""
-    known = await load_plans(store, definition.depends_on)
-    gone = [name for name in definition.depends_on if name not in known]
-    if not gone:
-        return
+async def _restore(store: Store, name: str, before: SchedulePlan | None) -> None:
+    """Give the schedule its former definition, or delete it if it is new."""
 
     async def decide(current: CurrentSchedule) -> ScheduleStep | DeletedSchedule | None:
         if before is None or current.plan is None:
             return None if current.plan is None else DeletedSchedule()
         plan = planning.revise(current.plan, before.definition, current.now, owner=before.owner, version=before.version)
-        return write_plan(plan, current.now)
+        return write_plan(replace(plan, used={**plan.used, **before.used}), current.now)
 
-    await change_schedule(store, declared.name, decide)
-    depends_on = () if before is None else before.definition.depends_on
-    await store_dependencies(store, [ScheduleDependency(declared.name, depends_on)])
-    raise _not_stored("depends_on", gone[0], known, declared.subject)
+    await change_schedule(store, name, decide)
 
 
 async def _find_group_limit(app: Mainspring, store: Store, group: str, subject: str) -> BoundLimit:
@@ -282,11 +284,16 @@ async def _set_blocked_by(store: Store, partner: str, name: str, *, on: bool) ->
     await change_schedule(store, partner, decide)
 
 
-def _refuse_past(declared: Declaration, now: int) -> None:
-    rule = None if declared.rule is None else declared.rule.rule
-    if isinstance(rule, Once) and rule.moment is not None and rule.moment < now:
-        hint = "Give a time in the future. app.schedules.trigger(name) runs a schedule now."
+def _refuse_past(plan: SchedulePlan, declared: Declaration) -> SchedulePlan:
+    """Return the plan; ``InvalidOption`` if its rule has no occurrence left."""
+    rule = None if plan.rule is None else plan.rule.rule
+    if not planning.is_over(plan):
+        return plan
+    hint = "Give a time in the future. app.schedules.trigger(name) runs a schedule now."
+    if isinstance(rule, Once) and rule.moment is not None:
         raise InvalidOption("at", str(to_datetime(rule.moment)), "is in the past", subject=declared.subject, hint=hint)
+    end = None if plan.rule is None or plan.rule.end is None else str(to_datetime(plan.rule.end))
+    raise InvalidOption("end", end, "leaves no occurrence in the future", subject=declared.subject, hint=hint)
 
 
 async def _require(store: Store, name: str, plan: SchedulePlan | None) -> SchedulePlan:

@@ -19,12 +19,12 @@ from mainspring.limits.records import Bucket
 from mainspring.schedules import plan as planning
 from mainspring.schedules import rules
 from mainspring.schedules.compare_and_set import read_plan
-from mainspring.schedules.plan import SchedulePlan, SeenRun, group_limit, is_block_limit
+from mainspring.schedules.plan import SchedulePlan, SeenRun, Successes, find_unmet, group_limit, is_block_limit
 from mainspring.schedules.plan.state import Misfire, Mode, Off, Overlap, What
-from mainspring.schedules.records import ScheduleDependencyRow, ScheduleRun
+from mainspring.schedules.records import ScheduleRun
 from mainspring.schedules.swap import find_runs
 from mainspring.schedules.sync import decode_plan
-from mainspring.states import Reason, State
+from mainspring.states import WAITING, Reason, State
 
 if TYPE_CHECKING:
     from mainspring.stores.base import Store
@@ -66,9 +66,11 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     running: tuple[UUID, ...]
     """The jobs of its runs that are running."""
     waiting: tuple[UUID, ...]
-    """The jobs of its runs that wait: for another schedule, for a limit, or for a worker."""
+    """The jobs of its runs that wait: for a blocking schedule, for a limit, or for a worker."""
+    waiting_since: datetime | None
+    """Since when an occurrence waits for ``depends_on``; its job does not exist yet. None if no occurrence waits."""
     waiting_for: tuple[str, ...]
-    """Schedules that must succeed or end before the waiting runs can start."""
+    """Schedules that must succeed or end before the waiting occurrence and the waiting jobs can start."""
     failures: int
     """The number of failed runs since the last successful run."""
     trial: bool
@@ -106,8 +108,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     """The occurrence; for a triggered run, the time of the call."""
     what: What
-    """``fired``, ``triggered`` and ``backfilled`` have a job. ``skipped``, ``coalesced``, ``missed`` and ``rejected``
-    have none."""
+    """``fired``, ``triggered`` and ``backfilled`` have a job. ``waiting`` has none yet. ``skipped``, ``coalesced``,
+    ``missed`` and ``rejected`` have none."""
     job: UUID | None
     state: State | None
     """The final state of the job; None until a scheduler has seen it."""
@@ -118,6 +120,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """When the scheduler decided it."""
     started: datetime | None
     ended: datetime | None
+    run: timedelta | None
+    """How long the body of the job ran; None if that is not known: see ``JobInfo.run``."""
     count: int
     """The number of missed occurrences in this record."""
 
@@ -170,14 +174,13 @@ async def load_info(store: Store, name: str) -> ScheduleInfo:
         if name not in found:  # deleted in the meantime
             raise unknown_schedule(name, found)
         return found[name]
-    [info] = _build_infos({name: plan}, await find_runs(store, [run.job for run in plan.open]), ())
+    [info] = _build_infos({name: plan}, await find_runs(store, [run.job for run in plan.open]))
     return info
 
 
 async def load_status(store: Store) -> ScheduleStatus:
     """Load every schedule and every group."""
     plans = await load_plans(store)
-    links = await store.dependencies() if plans else []
     seen = await find_runs(store, [run.job for plan in plans.values() for run in plan.open])
     groups: dict[str, list[str]] = defaultdict(list)
     for name, plan in plans.items():
@@ -189,7 +192,7 @@ async def load_status(store: Store) -> ScheduleStatus:
     )
     return ScheduleStatus(
         at=to_datetime(await store.now()),
-        schedules=tuple(_build_infos(plans, seen, links)),
+        schedules=tuple(_build_infos(plans, seen)),
         groups=tuple(
             GroupInfo(
                 name=name,
@@ -211,11 +214,9 @@ def unknown_schedule(name: str, known: Iterable[str]) -> NotFound:
 # ---- build ------------------------------------------------------------------------------------------
 
 
-def _build_infos(
-    plans: Mapping[str, SchedulePlan], seen: Mapping[bytes, SeenRun | None], links: Sequence[ScheduleDependencyRow]
-) -> list[ScheduleInfo]:
+def _build_infos(plans: Mapping[str, SchedulePlan], seen: Mapping[bytes, SeenRun | None]) -> list[ScheduleInfo]:
     """Build the infos of these schedules. ``plans`` must include every related schedule."""
-    linked = {link.name: link for link in links}
+    successes = {name: plan.success for name, plan in plans.items()}
     running = {name for name, plan in plans.items() if _jobs_in(plan, seen, State.RUNNING)}
     partners: dict[str, set[str]] = defaultdict(set)
     for name, plan in plans.items():
@@ -223,13 +224,12 @@ def _build_infos(
             partners[name].add(other)
             partners[other].add(name)
     return [
-        _build_info(name, plan, seen, linked.get(name), tuple(sorted(partners[name])), running)
-        for name, plan in plans.items()
+        _build_info(name, plan, seen, successes, tuple(sorted(partners[name])), running) for name, plan in plans.items()
     ]
 
 
 def _build_info(
-    name: str, plan: SchedulePlan, seen: Mapping[bytes, SeenRun | None], link: ScheduleDependencyRow | None,
+    name: str, plan: SchedulePlan, seen: Mapping[bytes, SeenRun | None], successes: Successes,
     blocks: tuple[str, ...], running: set[str],
 ) -> ScheduleInfo:  # fmt: skip
     definition, window = plan.definition, plan.rule
@@ -249,8 +249,9 @@ def _build_info(
         next=_moment(plan.due) if plan.enabled else None,
         last=_build_last_run(plan),
         running=_jobs_in(plan, seen, State.RUNNING),
-        waiting=_jobs_in(plan, seen, State.BLOCKED, State.SCHEDULED, State.READY, State.RETRYING),
-        waiting_for=_find_waiting_for(plan, seen, link, [each for each in blocks if each in running]),
+        waiting=_jobs_in(plan, seen, *WAITING),
+        waiting_since=None if plan.waiting is None else to_datetime(plan.waiting.since),
+        waiting_for=_find_waiting_for(plan, seen, successes, [each for each in blocks if each in running]),
         failures=plan.failures,
         trial=plan.trial,
         last_success=_moment(plan.succeeded),
@@ -290,6 +291,7 @@ def build_run_info(run: ScheduleRun) -> RunInfo:
         made=to_datetime(record.made),
         started=_moment(record.started),
         ended=_moment(record.ended),
+        run=None if record.ran is None else timedelta(microseconds=record.ran),
         count=record.count,
     )
 
@@ -329,9 +331,9 @@ def _jobs_in(plan: SchedulePlan, seen: Mapping[bytes, SeenRun | None], *states: 
 
 
 def _find_waiting_for(
-    plan: SchedulePlan, seen: Mapping[bytes, SeenRun | None], link: ScheduleDependencyRow | None, running: Sequence[str]
+    plan: SchedulePlan, seen: Mapping[bytes, SeenRun | None], successes: Successes, running: Sequence[str]
 ) -> tuple[str, ...]:
-    found = [name for name, noted in link.after if not noted] if link is not None and link.waiting else []
+    found = list(find_unmet(plan, successes)) if plan.waiting is not None else []
     if _jobs_in(plan, seen, State.READY):
         found += running
     return tuple(dict.fromkeys(found))

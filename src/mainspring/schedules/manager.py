@@ -145,15 +145,18 @@ class Schedules(Reserved):
     async def atrigger(self, name: Part, *, force: bool = False) -> Job[Any]:
         """Run a schedule now and return the job. ``NotTriggered`` if the rules of the schedule do not allow a run.
 
-        The job may wait for other schedules first. ``force`` also runs a disabled schedule, does not wait for other
-        schedules, and queues behind a run that has not ended.
+        ``force`` also runs a schedule that is disabled or whose ``depends_on`` has not succeeded, and queues behind a
+        run that has not ended.
         """
         return await manual_runs.trigger(self._app, self._name(name), force=checks.flag(force, "force"))
 
     trigger = blocking.twin(atrigger)
 
     async def abackfill(self, name: Part, start: datetime, end: datetime) -> RunJobs:
-        """Run the past occurrences in [start, end) that have no job, and return the jobs; at most 100."""
+        """Run the past occurrences in [start, end) that have no job, and return the jobs; at most 100.
+
+        ``NotTriggered`` if ``depends_on`` has not succeeded since the last start: all runs of a backfill are one start.
+        """
         first, last = from_datetime(start, what="start"), from_datetime(end, what="end")
         if first >= last:
             why = f"is not later than start={start.isoformat()!r}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -26,10 +28,17 @@ from mainspring.jobs.query import Query
 from mainspring.schedules import plan as planning
 from mainspring.schedules.compare_and_set import CurrentSchedule, Decide, ScheduleChange, change_schedule
 from mainspring.schedules.info import unknown_schedule
-from mainspring.schedules.plan import SchedulePlan, ScheduleStep, TriggerRefusal
+from mainspring.schedules.plan import SchedulePlan, ScheduleStep, Successes, TriggerRefusal
 from mainspring.schedules.plan.run_job import MAX_RUNS
 from mainspring.schedules.records import ScheduleRun
-from mainspring.schedules.swap import find_runs, known_from, swap_row
+from mainspring.schedules.swap import (
+    find_runs,
+    jobs_to_find,
+    known_from,
+    load_successes,
+    swap_row,
+    unseen_starts,
+)
 from mainspring.states import Action
 from mainspring.tasks.notify import announce_schedule
 
@@ -52,17 +61,18 @@ async def trigger(app: Mainspring, name: str, *, force: bool) -> Job[Any]:
         plan = await _require(store, name, current)
         if current.again and await _has_run(store, name, ids[0]):
             return None
-        seen = await find_runs(store, [run.job for run in plan.open])
+        seen = await find_runs(store, jobs_to_find(plan, ended=False), unseen_starts(plan))
+        successes = await take_in_dependencies(store, plan, partial(_announce, app))
         earliest = current.taken + 1
-        made = planning.trigger(name, plan, current.now, seen, lambda: ids[0], force=force, earliest=earliest)
+        made = planning.trigger(
+            name, plan, current.now, seen, lambda: ids[0], successes, force=force, earliest=earliest
+        )
         if isinstance(made, TriggerRefusal):
             raise _not_triggered(name, made, force=force)
         return made
 
     changed = await _change(store, name, decide)
-    if isinstance(changed.made, ScheduleStep) and changed.said is not None:
-        for news in changed.made.news:
-            announce_schedule(app.hooks, name, news, changed.said.now)
+    _announce(app, name, changed)
     await _skip_taken_keys(store, name, changed)
     if isinstance(changed.made, ScheduleStep) and changed.made.cancel:
         reason = f"schedule {name!r} was triggered"
@@ -75,13 +85,16 @@ async def backfill(app: Mainspring, name: str, start: int, end: int) -> list[Job
     found: list[Job[Any]] = []
     after: int | None = start
     while after is not None:
-        jobs, after = await _backfill_step(app, name, after, end)
+        jobs, after = await _backfill_step(app, name, after, end, more=bool(found))
         found += jobs
     return found
 
 
-async def _backfill_step(app: Mainspring, name: str, start: int, end: int) -> tuple[list[Job[Any]], int | None]:
-    """Make the runs of one step. Return their jobs, and the start of the next step or None."""
+async def _backfill_step(
+    app: Mainspring, name: str, start: int, end: int, *, more: bool
+) -> tuple[list[Job[Any]], int | None]:
+    """Make the runs of one step; ``more``: an earlier step of this backfill made runs. Return their jobs, and the start
+    of the next step or None."""
     store = await app.client.store()
     ids = raw_ids(MAX_RUNS)
     left: int | None = None
@@ -97,9 +110,11 @@ async def _backfill_step(app: Mainspring, name: str, start: int, end: int) -> tu
             why = f"has the mode {plan.definition.mode!r}"
             raise InvalidOption("schedule", name, why, subject="app.schedules.backfill", hint=hint)
         before = min(end, current.now)
+        _refuse_empty(plan, start, end, current.now)
         moments = list(islice(takewhile(lambda at: at < before, plan.rule.walk(start - 1)), _MAX_COUNTED))
         runs = await store.schedule_runs(name, plan.definition.history)
         have = {run.at for run in runs if run.job is not None}
+        have |= set() if plan.waiting is None else {plan.waiting.at}
         moments = [at for at in moments if at not in have]
         if not moments:
             return None
@@ -107,7 +122,9 @@ async def _backfill_step(app: Mainspring, name: str, start: int, end: int) -> tu
             raise _too_many(name, len(moments))
         _refuse_unrecorded(plan, runs, moments)
         fresh: Iterator[bytes] = iter(ids)
-        made = planning.backfill(name, plan, current.now, moments, lambda: next(fresh))
+        seen = await find_runs(store, jobs_to_find(plan, ended=False), unseen_starts(plan))
+        successes = await take_in_dependencies(store, plan, partial(_announce, app))
+        made = planning.backfill(name, plan, current.now, moments, lambda: next(fresh), seen, successes, more=more)
         if isinstance(made, TriggerRefusal):
             raise NotTriggered(name, made.why)
         left = moments[len(made.jobs)] if len(made.jobs) < len(moments) else None
@@ -120,6 +137,20 @@ async def _backfill_step(app: Mainspring, name: str, start: int, end: int) -> tu
         return [_build_handle(app, changed, job.id) for job in made.jobs], left
     runs = await store.schedule_runs(name, 10_000)
     return [_build_handle(app, changed, run.job) for run in runs if run.job in ids], left
+
+
+def _refuse_empty(plan: SchedulePlan, start: int, end: int, now: int) -> None:
+    """Refuse a time that has not come, and a time before the first occurrence of the rule: it has no occurrence."""
+    if start >= now:
+        hint = "A backfill makes runs of past occurrences. The schedule itself runs the later ones."
+        when = to_datetime(start).isoformat(" ")
+        raise InvalidOption("start", when, "is in the future", subject="app.schedules.backfill", hint=hint)
+    first = None if plan.rule is None else next(iter(plan.rule.walk(0)), None)
+    if first is not None and first >= end:
+        hint = "The schedule has no earlier occurrence, so there is nothing to make up for."
+        why = f"is before the first occurrence of the schedule, {to_datetime(first).isoformat(' ')}"
+        when = to_datetime(end).isoformat(" ")
+        raise InvalidOption("end", when, why, subject="app.schedules.backfill", hint=hint)
 
 
 def _refuse_unrecorded(plan: SchedulePlan, runs: Sequence[ScheduleRun], moments: Sequence[int]) -> None:
@@ -147,6 +178,45 @@ async def _change(store: Store, name: str, decide: Decide) -> ScheduleChange:
         return await change_schedule(store, name, decide)
     except _REFUSED as error:
         raise NotTriggered(name, error.message, hint=error.hint) from error
+
+
+async def take_in_dependencies(
+    store: Store, plan: SchedulePlan, announce: Callable[[str, ScheduleChange], None], above: Collection[str] = ()
+) -> Successes:
+    """Take in the ends of the runs of the schedules that this one depends on. Return their last successes.
+
+    No scheduler may have seen a success yet that the caller knows of. The successes that a dependency itself waits for
+    are taken in first if a start of it is noted here: it uses each success from before it. ``above``: the schedules
+    that lead here, in case two programs have stored a cycle.
+    """
+    for name in plan.definition.depends_on:
+        with suppress(InvalidOption):  # a newer version stored it: its success is not known here
+            announce(name, await _take_in_ends(store, name, announce, above))
+    return await load_successes(store, plan.definition.depends_on)
+
+
+async def _take_in_ends(
+    store: Store, name: str, announce: Callable[[str, ScheduleChange], None], above: Collection[str]
+) -> ScheduleChange:
+    async def decide(current: CurrentSchedule) -> ScheduleStep | None:
+        plan = current.plan
+        if plan is None:
+            return None
+        seen = await find_runs(store, jobs_to_find(plan, ended=True), unseen_starts(plan))
+        if plan.starts and name not in above:
+            successes = await take_in_dependencies(store, plan, announce, (*above, name))
+        else:
+            successes = await load_successes(store, plan.definition.depends_on)
+        made = planning.take_in(plan, current.now, seen, successes)
+        return None if made.plan == plan else made
+
+    return await change_schedule(store, name, decide)
+
+
+def _announce(app: Mainspring, name: str, changed: ScheduleChange) -> None:
+    if isinstance(changed.made, ScheduleStep) and changed.said is not None:
+        for news in changed.made.news:
+            announce_schedule(app.hooks, name, news, changed.said.now)
 
 
 async def _skip_taken_keys(store: Store, name: str, changed: ScheduleChange) -> None:

@@ -6,24 +6,13 @@ together with the jobs of the exchange. ``doc`` belongs to the core: a store kee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from mainspring.jobs.records import Enqueued
 
-PART = "^@"
-"""The beginning of the mark that names the schedule of which a job is a run."""
-
-
-def part_mark(name: str) -> str:
-    """The mark of the runs of a schedule."""
-    return PART + name
-
-
-def part_of(marks: Sequence[str]) -> str | None:
-    """The schedule of which a job with these marks is a run; None if it is no run of a schedule."""
-    return next((mark[len(PART) :] for mark in marks if mark.startswith(PART)), None)
+ALWAYS_DUE = 0
+"""The ``look`` of a row that a scheduler has to read in each of its ticks, because the schedule waits for something
+that has no known moment."""
 
 
 class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +22,7 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
     rev: int
     """The number of the row. Each exchange makes a greater number, also after a schedule of this name was deleted."""
     look: int | None
-    """When a scheduler has to read the row; None: only after a change."""
+    """When a scheduler has to read the row, :data:`ALWAYS_DUE` for each of its ticks; None: only after a change."""
     doc: bytes
 
 
@@ -80,21 +69,3 @@ class DueSchedules(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[ScheduleRow, ...] = ()
     next_look: int | None = None
     """The earliest ``look`` of the other schedules; None if there is none."""
-
-
-class ScheduleDependency(msgspec.Struct, frozen=True):
-    """The schedules on which a schedule depends."""
-
-    name: str
-    after: tuple[str, ...]
-    """Each of these must have succeeded since the last start of this schedule. Empty: no dependencies."""
-
-
-class ScheduleDependencyRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule that depends on others, as the store has it."""
-
-    name: str
-    after: tuple[tuple[str, bool], ...]
-    """By name: the schedule on which it depends, and whether that has succeeded since the last start."""
-    waiting: tuple[bytes, ...] = ()
-    """The ids of its jobs that wait for dependencies, the first enqueued first; at most 100."""

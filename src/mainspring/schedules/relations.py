@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mainspring.errors import InvalidOption, did_you_mean
-from mainspring.jobs.new_job import NO_PART, ScheduleMembership
 from mainspring.limits.declare import BoundLimit
 from mainspring.options.checks import ScheduleGroup
 from mainspring.schedules.declare import Declaration, names_itself
@@ -35,10 +34,10 @@ class ScheduleRelations:
                 self._partners[other].add(each.name)
         self._checked = False
 
-    def part_of(self, task: str) -> ScheduleMembership:
-        """Return what the schedule on a task adds to every job of the task; nothing unless it has exactly one."""
+    def bounds_of(self, task: str) -> tuple[BoundLimit, ...]:
+        """Return the limits that the schedule on a task adds to every job of the task; () unless it has exactly one."""
         names = self._on.get(task, ())
-        return ScheduleMembership(names[0], self.bounds(names[0])) if len(names) == 1 else NO_PART
+        return self.bounds(names[0]) if len(names) == 1 else ()
 
     def bounds(self, name: str) -> tuple[BoundLimit, ...]:
         """Return the limits that a schedule adds to its jobs, whatever enqueued them."""

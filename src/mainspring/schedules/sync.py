@@ -11,17 +11,19 @@ tasks and by the packages of these tasks: schedules that another program declare
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from mainspring.common.clock import to_datetime
 from mainspring.schedules import plan as planning
 from mainspring.schedules.plan import Definition, SchedulePlan, ScheduleStep, next_look
 from mainspring.schedules.plan.versions import is_older
-from mainspring.schedules.records import ScheduleDependency, ScheduleRow
-from mainspring.schedules.swap import remember_forgotten, swap_row
+from mainspring.schedules.records import ScheduleRow, ScheduleRun
+from mainspring.schedules.rules import Once
+from mainspring.schedules.swap import load_new_successes, mark_needed, remember_forgotten, swap_row
 from mainspring.stores.base import Store
 from mainspring.stores.records import Document
 from mainspring.worker.records import WorkerRow
@@ -44,6 +46,8 @@ class CodeSchedules(NamedTuple):
     """All tasks of the code."""
     program: str = ""
     """The name that was given to the app; empty without one."""
+    unused: tuple[str, ...] = ()
+    """A sentence for each ``app.schedule(...)`` in the code that declares nothing."""
 
 
 class SyncResult(NamedTuple):
@@ -55,10 +59,14 @@ class SyncResult(NamedTuple):
     """Disabled, because this code does not declare them."""
     left: tuple[str, ...] = ()
     """Left as they are, because newer code has declared them."""
+    over: tuple[str, ...] = ()
+    """Added or changed, and without an occurrence: the time of ``at``, or ``end``, had passed."""
 
 
 async def sync(store: Store, code: CodeSchedules, *, force: bool = False) -> SyncResult:
     """Store the schedules of this code, except those that newer code has declared; with ``force``, these too."""
+    for sentence in code.unused:
+        log.warning("%s", sentence)
     rows = {row.name: row for row in await store.schedules()}
     if not code.definitions and not rows:
         return SyncResult()
@@ -69,20 +77,8 @@ async def sync(store: Store, code: CodeSchedules, *, force: bool = False) -> Syn
     for name, row in rows.items():
         if name not in code.definitions:
             await syncing.orphan(row)
-    return SyncResult(*(tuple(found) for found in (syncing.added, syncing.changed, syncing.orphaned, syncing.left)))
-
-
-async def store_dependencies(store: Store, dependencies: Sequence[ScheduleDependency]) -> None:
-    """Store the dependencies that differ from the stored ones."""
-    known = await read_dependencies(store)
-    changed = [each for each in dependencies if set(each.after) != known.get(each.name, set())]
-    if changed:
-        await store.set_dependencies(changed)
-
-
-async def read_dependencies(store: Store) -> dict[str, set[str]]:
-    """For each schedule, the schedules that it depends on."""
-    return {row.name: {name for name, _ in row.after} for row in await store.dependencies()}
+    lists = (syncing.added, syncing.changed, syncing.orphaned, syncing.left, syncing.over)
+    return SyncResult(*(tuple(found) for found in lists))
 
 
 class _Sync:
@@ -97,22 +93,21 @@ class _Sync:
         self._others = _OtherCode()
         self._packages = {_package(task) for task in code.tasks}
         """The packages of this program's tasks, today and when its schedules were stored."""
-        self._dependencies: dict[str, set[str]] = {}
-        """The stored dependencies."""
+        self._needed = {name for each in code.definitions.values() for name in each.depends_on}
         self.added: list[str] = []
         self.changed: list[str] = []
         self.orphaned: list[str] = []
         self.left: list[str] = []
+        self.over: list[str] = []
 
     async def read_context(self) -> None:
         """Read what is the same for all schedules: once, and again when another process has changed a schedule."""
-        self._dependencies = await read_dependencies(self._store)
         self._others = await _find_others(self._store, self._code)
         self._now = await self._store.now()
 
     async def declare(self, name: str, row: ScheduleRow | None) -> None:
         """Store one schedule as the code declares it."""
-        for tries in range(_TRIES):
+        for _ in range(_TRIES):
             plan = None if row is None else decode_plan(row)
             if row is not None and plan is None:
                 self.left.append(name)
@@ -133,18 +128,19 @@ class _Sync:
                     "schedule %r %s, which is newer than this code (%s); "
                     "call app.schedules.declare() to store it as this code declares it", name, how, self._code.version,
                 )  # fmt: skip
-                if tries:  # newer code stored it first, and this sync may have changed its dependencies meanwhile
-                    await self._store_dependencies(name, plan.definition)
                 return
             wanted = self._code.definitions[name]
-            await self._store_dependencies(name, wanted)  # before its first run
             if plan is not None:
                 plan = await remember_forgotten(self._store, name, plan, wanted.history)
-            after = self._merge(plan, wanted)
+            after = await self._merge(name, plan, wanted)
             if after == plan:
                 return
-            if await self._write(name, row, after):
+            passed = await self._find_passed(name, plan, after)
+            if await self._write(name, row, after, passed or ()):
                 (self.added if plan is None else self.changed).append(name)
+                if passed is not None:
+                    self.over.append(name)
+                    log.warning("%s", describe_over(name, after))
                 if plan is not None and plan.owner == "user":
                     log.warning(
                         "schedule %r was created at run time; the code declares it now, and owns it from now on", name
@@ -185,24 +181,41 @@ class _Sync:
             return False
         return is_older(self._code.version, _last_version(plan), self._first_seen)
 
-    async def _store_dependencies(self, name: str, wanted: Definition) -> None:
-        if self._dependencies.get(name, set()) != set(wanted.depends_on):
-            await self._store.set_dependencies([ScheduleDependency(name, wanted.depends_on)])
-            self._dependencies[name] = set(wanted.depends_on)
-
-    def _merge(self, plan: SchedulePlan | None, wanted: Definition) -> SchedulePlan:
+    async def _merge(self, name: str, plan: SchedulePlan | None, wanted: Definition) -> SchedulePlan:
         version, program = self._code.version, self._code.program
+        if plan is not None and name in self._needed and not plan.needed:
+            plan = await mark_needed(self._store, name, plan)
+        needed = name in self._needed or (plan is not None and plan.needed)
+        successes = await load_new_successes(self._store, plan, wanted)
         if plan is None:
-            return replace(planning.new_plan(wanted, self._now, owner="code", version=version), program=program)
+            made = planning.new_plan(wanted, self._now, successes, owner="code", version=version)
+            return replace(made, program=program, needed=needed)
         wanted = replace(wanted, blocked_by=plan.definition.blocked_by)
-        found = (plan.definition, plan.owner, plan.version, plan.program)
-        if found == (wanted, "code", version, program) and plan.gone_in is None:
+        found = (plan.definition, plan.owner, plan.version, plan.program, plan.needed)
+        if found == (wanted, "code", version, program, needed) and plan.gone_in is None:
             return plan
-        return replace(planning.revise(plan, wanted, self._now, owner="code", version=version), program=program)
+        revised = planning.revise(plan, wanted, self._now, successes, owner="code", version=version)
+        return replace(revised, program=program, needed=needed)
 
-    async def _write(self, name: str, row: ScheduleRow | None, plan: SchedulePlan) -> bool:
+    async def _find_passed(
+        self, name: str, before: SchedulePlan | None, after: SchedulePlan
+    ) -> tuple[ScheduleRun, ...] | None:
+        """The record of the occurrence that a new rule has missed; () if a window has ended; None if neither is so."""
+        known = before is not None and before.definition.rule == after.definition.rule
+        if known or not planning.is_over(after):
+            return None
+        missed = planning.record_passed(after, self._now)
+        if missed and before is not None:
+            runs = await self._store.schedule_runs(name, 1, missed[0].at + 1)
+            if runs and runs[0].at == missed[0].at:
+                return None  # it ran under an earlier rule
+        return missed
+
+    async def _write(
+        self, name: str, row: ScheduleRow | None, plan: SchedulePlan, runs: tuple[ScheduleRun, ...] = ()
+    ) -> bool:
         before = row or ScheduleRow(name=name, rev=0, look=None, doc=b"")
-        result = await swap_row(self._store, before, ScheduleStep(plan, next_look(plan, self._now)))
+        result = await swap_row(self._store, before, ScheduleStep(plan, next_look(plan, self._now), runs))
         self._now = result.now
         return result.ok
 
@@ -210,6 +223,16 @@ class _Sync:
         await self.read_context()
         rows = await self._store.schedules([name])
         return rows[0] if rows else None
+
+
+def describe_over(name: str, plan: SchedulePlan) -> str:
+    """The warning for a schedule that is stored without an occurrence."""
+    window = plan.rule
+    if window is not None and isinstance(window.rule, Once) and window.rule.moment is not None:
+        why = f"its time, {to_datetime(window.rule.moment)}, had passed when it was stored"
+    else:
+        why = "its end= had passed when it was stored"
+    return f"schedule {name!r} will not run: {why}; app.schedules.trigger({name!r}) runs it now"
 
 
 def _package(task: str) -> str:

@@ -12,23 +12,23 @@ from mainspring.common.duration import Duration
 from mainspring.common.handles import foreign_hint
 from mainspring.common.redact import remember_url
 from mainspring.common.sizes import Size
-from mainspring.errors import InvalidOption, UnknownOption, mask_url
+from mainspring.errors import InvalidOption, UnknownOption, did_you_mean, mask_url
 from mainspring.jobs.records import Retention
 from mainspring.options.table import options_for, resolve_options
 from mainspring.settings.project import default_name, default_url
 from mainspring.settings.table import OF_ONE_RUN, TABLE, WORKER
-from mainspring.stores.connect import StoreAddress
 from mainspring.tasks.declaration import no_version
 from mainspring.tasks.hooks import Hooks
 from mainspring.tasks.middleware import Middleware
-from mainspring.worker.config import LogSettings, WorkerConfig, WorkerSettings
 
 if TYPE_CHECKING:
     from mainspring.schedules.sync import CodeSchedules
     from mainspring.settings.sources import SettingOrigin
+    from mainspring.stores.connect import StoreAddress
     from mainspring.tasks.registry import Registry
     from mainspring.tasks.routing import Routes
     from mainspring.tasks.spec import TaskSpec
+    from mainspring.worker.config import LogSettings, WorkerConfig
 
 
 class Settings(TypedDict, total=False):
@@ -97,6 +97,7 @@ class AppSettings:
     log_file: str | None
     redact: tuple[str, ...]
     roles: frozenset[str]
+    concurrency: int | dict[str, int]
     origins: Mapping[str, SettingOrigin]
     """Every setting by name: its value as users write it, without secrets, and the place where it was given."""
 
@@ -144,6 +145,8 @@ class AppSettings:
         """The address of the store, with all that is needed to open it."""
         if self._address is not None:
             return self._address
+        from mainspring.stores.connect import StoreAddress
+
         at = StoreAddress(**{name: getattr(self, name) for name in StoreAddress.__struct_fields__ if name in TABLE})
         at.check()
         return msgspec.structs.replace(at, memory=self._memory) if at.in_memory else at
@@ -163,6 +166,8 @@ class AppSettings:
 
     @property
     def logs(self) -> LogSettings:
+        from mainspring.worker.config import LogSettings
+
         return LogSettings(level=self.log_level, format=self.log_format, file=self.log_file, redact=self.redact)
 
     def worker(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,6 +181,12 @@ class AppSettings:
                 subject=where or "worker",
                 hint='A worker needs the role "worker", "scheduler" or "all".',
             )  # fmt: skip
+        if "worker" not in resolved["roles"]:
+            _refuse_job_options(given)
+        elif not resolved["async_slots"] and not resolved["thread_slots"]:
+            hint = "Give async_slots for async def tasks, thread_slots for def tasks. roles=['scheduler'] runs no jobs."
+            why = "is given with async_slots=0: the worker could run no job"
+            raise InvalidOption("thread_slots", 0, why, subject="worker", hint=hint)
         return resolved
 
     def parts(
@@ -188,16 +199,21 @@ class AppSettings:
         specs = {name: spec._replace(result_limit=self.result_limit) for name, spec in tasks.specs().items()}
         if self.version is None and (pinned := [name for name, spec in specs.items() if spec.pinned]):
             raise no_version(pinned[0])
+        caps = self.concurrency if isinstance(given.get("concurrency"), int) else {}
         if isinstance(resolved["concurrency"], int):
             resolved["concurrency"], resolved["max_jobs"] = {}, resolved["concurrency"]
         known_queues, chosen = tasks.queues(), bool(resolved["queues"])
         resolved["queues"] = resolved["queues"] or known_queues
+        if "concurrency" in given:
+            _refuse_unserved(resolved["concurrency"], resolved["queues"])
 
         def learn(name: str) -> TaskSpec | None:
-            task = tasks.find(name)
+            task = tasks.find(name) or tasks.built_in(name, "async" if resolved["async_slots"] else "thread")
             return None if task is None else task.spec()._replace(result_limit=self.result_limit)
 
-        from mainspring.schedules.plan import group_limit  # not at the top: declaring an app needs no schedules
+        # Not at the top: declaring an app needs neither schedules nor a worker.
+        from mainspring.schedules.plan import group_limit
+        from mainspring.worker.config import WorkerConfig, WorkerSettings
 
         groups = tasks.groups.items()
         return WorkerConfig(
@@ -205,8 +221,32 @@ class AppSettings:
             self.retention, self.logs, learn, tasks.weights,
             tasks.declared_queues.settings,
             (*tasks.declared_queues.limits, *(group_limit(name, each.max_concurrent) for name, each in groups)),
-            chosen, known_queues, schedules, self.program,
+            chosen, known_queues, schedules, self.program, self.routes, caps if isinstance(caps, dict) else {},
         )  # fmt: skip
+
+
+def _refuse_job_options(given: Mapping[str, Any]) -> None:
+    """Refuse options about jobs that are given to a process whose roles run no jobs."""
+    for name in ("queues", "concurrency", "async_slots", "thread_slots", "labels"):
+        if name in given:
+            raise InvalidOption(
+                name, given[name], "needs the role 'worker': a scheduler runs no jobs", subject="worker",
+                hint=f'Leave {name} out, or add "worker" to roles.',
+            )  # fmt: skip
+
+
+def _refuse_unserved(concurrency: Mapping[str, int], queues: Sequence[str]) -> None:
+    """Refuse ``concurrency`` of one run for a queue that this worker does not serve: it would have no effect.
+
+    A setting of the app may name queues of its other workers; the worker warns of a queue that nothing names.
+    """
+    for queue in concurrency:
+        if queue not in queues:
+            raise InvalidOption(
+                "concurrency", dict(concurrency),
+                f"this worker does not serve the queue {queue!r}{did_you_mean(queue, queues)}",
+                subject="worker", hint=f"It serves: {', '.join(queues)}.",
+            )  # fmt: skip
 
 
 def _checked(name: str, value: Any) -> Any:

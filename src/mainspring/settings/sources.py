@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from mainspring.errors import ConfigError, InvalidOption, UnknownOption
+from mainspring.errors import ConfigError, InvalidOption, UnknownOption, did_you_mean
+from mainspring.options.table import options_for
 from mainspring.settings.project import PROJECT_FILES, project_root
 from mainspring.settings.table import OF_ONE_RUN, TABLE, Setting
 
@@ -33,6 +34,7 @@ _OUR_PREFIXES = ("MAINSPRING_TEST_", "MAINSPRING_DEV_")
 _OF_A_SERVICE = r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$"
 
 _VARIABLES = {setting.variable: setting for setting in TABLE.values()}
+_KNOWN = (*_VARIABLES, CONFIG, APP)
 
 
 class SettingOrigin(NamedTuple):
@@ -118,9 +120,14 @@ def _refuse_unknown_variable(variable: str) -> None:
     if variable in OUR_OWN or variable.startswith(_OUR_PREFIXES) or re.search(_OF_A_SERVICE, variable):
         return
     hint = f"Every variable that begins with {PREFIX} must be a setting; {CONFIG} and {APP} are known too."
-    if variable.removeprefix(PREFIX).lower() in OF_ONE_RUN:
+    name, names = variable.removeprefix(PREFIX).lower(), {each.removeprefix(PREFIX).lower(): each for each in _KNOWN}
+    near = did_you_mean(name, names)  # without the prefix, which would make every name look alike
+    candidates = [each for bare, each in names.items() if f"{bare!r}" in near]
+    if name in OF_ONE_RUN:
         hint = "This option belongs to one run of a command: give it as a flag of mainspring worker."
-    raise UnknownOption("environment", variable, [*_VARIABLES, CONFIG, APP], hint=hint)
+    elif any(option.name == name for option in options_for("task")):
+        hint, candidates = f"{name!r} is an option of @app.task(...).", []
+    raise UnknownOption("environment", variable, candidates, hint=hint)
 
 
 # ---- file ------------------------------------------------------------------------------------------
@@ -153,7 +160,7 @@ def _read(path: Path) -> SettingsFile | None:
     try:
         text = path.read_bytes().decode()
         shared = path.name == "pyproject.toml"
-        if shared and "mainspring" not in text:
+        if shared and "mainspring" not in text.lower():
             return None
         import tomllib
 
@@ -163,12 +170,22 @@ def _read(path: Path) -> SettingsFile | None:
     if not shared:
         return SettingsFile(path, table, "")
     tools = table.get("tool", {})
+    _refuse_misplaced(path, table, tools)
     own = tools.get("mainspring") if isinstance(tools, dict) else None
     if own is None:
         return None
     if not isinstance(own, dict):
         raise ConfigError(f"{path}: tool.mainspring must be a table")
     return SettingsFile(path, own, "tool.mainspring.")
+
+
+def _refuse_misplaced(path: Path, table: Mapping[str, Any], tools: Any) -> None:
+    """Refuse a table of a ``pyproject.toml`` that is meant for us and has another name."""
+    wrong = [f"[{name}]" for name in table if name.lower() == "mainspring"]
+    if isinstance(tools, dict):
+        wrong += [f"[tool.{name}]" for name in tools if name.lower() == "mainspring" and name != "mainspring"]
+    if wrong:
+        raise ConfigError(f"{path}: {wrong[0]} is not the table of the settings", hint="Write [tool.mainspring].")
 
 
 def _of_file(file: SettingsFile | None) -> dict[str, SettingOrigin]:

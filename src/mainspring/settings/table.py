@@ -8,14 +8,14 @@ a test compares it with the table.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from mainspring.common.duration import format_duration
 from mainspring.common.sizes import format_size, to_bytes
-from mainspring.errors import InvalidOption, mask_url
+from mainspring.errors import InvalidOption, did_you_mean, mask_url
 from mainspring.jobs.records import Retention
 from mainspring.options import checks
 from mainspring.options.table import Option, options_for
@@ -108,11 +108,11 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 def _url(value: Any, name: str) -> str:
-    from mainspring.stores.connect import engine_of
+    from mainspring.stores.connect import check_url
 
     if not isinstance(value, str):
         raise InvalidOption(name, value, "must be the URL of a store", hint="sqlite:///path/file.db")
-    engine_of(value)
+    check_url(value)
     return value
 
 
@@ -147,13 +147,17 @@ def _text(value: Any, name: str) -> str | None:
 def _level(value: Any, name: str) -> str:
     if isinstance(value, str) and value.lower() in LEVELS:
         return value.lower()
-    raise InvalidOption(name, value, f"must be one of {', '.join(LEVELS)}")
+    raise InvalidOption(name, value, f"must be one of {', '.join(LEVELS)}{_near(value, LEVELS)}")
+
+
+def _near(value: Any, allowed: Sequence[str]) -> str:
+    return did_you_mean(value.lower(), allowed) if isinstance(value, str) else ""
 
 
 def _one_of(*allowed: str) -> Callable[[Any, str], Any]:
     def convert(value: Any, name: str) -> Any:
         if not isinstance(value, str) or value not in allowed:
-            raise InvalidOption(name, value, f"must be one of {', '.join(allowed)}")
+            raise InvalidOption(name, value, f"must be one of {', '.join(allowed)}{_near(value, allowed)}")
         return value
 
     return convert

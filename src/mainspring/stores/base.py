@@ -11,18 +11,25 @@ Rules for every method
 - One call is one atomic step, except where the method says that it works in slices.
 - It is always safe to repeat a call whose reply was lost. Each method says what the repeat returns.
 - The store's clock decides every moment. ``clock=`` of an engine's constructor replaces the clock in tests.
-- The store decides the order: a job gets its ``seq`` at each entry into ready.
+- The store decides the order: a job gets its ``seq`` at each entry into ready. That is the time of the store in
+  microseconds, to a second, made unique; it never goes back. Ready jobs are claimed by
+  :func:`~mainspring.jobs.records.order_key`.
 - A method raises only ``StoreUnavailable``, ``StoreConflict``, ``StoreFull`` and ``SchemaOutdated`` (and their siblings
   under ``StoreError`` when the store is opened). ``enqueue`` also raises ``KeyTaken``, ``KeyConflict``,
-  ``QueueDraining``, ``QueueDisabled`` and ``QueueFull``.
-- The order of locks is: worker, buckets and lanes, job rows by id, dependents, schedule dependencies. A statement that
-  started before its locks were held decides nothing.
+  ``QueueDraining``, ``QueueDisabled``, ``QueueFull`` and ``FlowClosed``.
+- The order of locks is: worker, buckets and lanes, job rows by id, dependents. A statement that started before its
+  locks were held decides nothing.
 
 Ends of attempts and jobs
 -------------------------
 *Attempts.* A claim adds one to ``attempt``. An ack with ``refund``, a crash and a loss subtract one. The store keeps an
 ``AttemptRow`` under (job, token) for every ended attempt except a plain success, whose facts are in the history row of
 the job. The store keeps at least the newest 100 attempts of each job.
+
+*Expiry.* ``expires`` is a limit for the first start of a job. A waiting job past it is never handed out, and ends as
+cancelled (expired). When a job whose body has begun, or may have begun, waits to run again (after a failure, a snooze,
+an interruption, a rescue or a retirement), the store removes its ``expires``. An ack with ``unstarted`` says that the
+body never began: then the job keeps it. A retry by hand removes it. So a retrying job never expires.
 
 *Leaving running.* An ack, a rescue or a retirement ends the job's use of its buckets.
 
@@ -35,9 +42,49 @@ enqueued. So no capacity can leak and no dependent job can be forgotten.
 the id are the epoch of the ended job, so each epoch has its own follow-up jobs and a repeat makes no second one. A
 follow-up job may have follow-up jobs (``MOST_FOLLOW_UPS`` of one job in all): they are stored beside it when it is
 inserted, name it in place of ``ENDED_JOB`` in their records and marks, and their ids are mixed with its id. A follow-up
-job has no unique key, no parents, no fair key, no limits except those of its queue, and is no run of a schedule. The
-enqueue of a job refuses (``StoreConflict``) a follow-up job that a store could not insert later, because
-that would keep the job from ending. The limits are the same in every engine: see ``stores/shared/follow_ups.py``.
+job has no unique key, no parents, no fair key, and no limits except those of its queue. The enqueue of a job refuses
+(``StoreConflict``) a follow-up job that a store could not insert later, because that would keep the job from ending.
+The limits are the same in every engine: see ``stores/shared/follow_ups.py``.
+
+Flows
+-----
+*Edges.* A blocked job waits for its parents, one edge for each. An edge is resolved, and deleted, in the step in which
+the parent ends: so each end counts once, however often its ack is repeated. A parent ends *well* if it succeeds or is
+cancelled (bypassed), else *badly*. The policy of the edge decides (:class:`~mainspring.jobs.records.Edge`): the child
+waits for one parent less, or it ends at once (cancelled: parent, or bypassed), or (``wait``, the parent is dead) the
+edge stays. A child that ends resolves its own children, and so on. The end of a job deletes its edges to parents.
+A parent that is deleted or pruned ends badly for its children, also for those with ``wait``.
+
+*Joins.* A join is a blocked job that no worker runs. Its members are the jobs with ``before=(join,)``. When its last
+member has ended, and it is not open, it ends in the same step: as succeeded, or, if it is not ``lenient`` and a member
+ended badly, as cancelled (parent). A join without members that is not open ends when it is inserted. The store counts
+the ends of its members (:class:`~mainspring.jobs.records.JoinRow`); a member join that ended badly counts as dead if it
+counted a dead member itself, else as cancelled. The edges of members have the policy ``member``: a join decides when
+all members have ended. A join may have parents as well (``after``), which are no members: their edges act at once by
+their policies, also while the join is open or has live members. A join may be a member of another join, may have
+``expires_in`` and a unique key, and is never ready: promote, run now and retry do not apply to it, and no queue counts
+it for its depth.
+
+*Members* are added by an enqueue as long as the join is blocked, and open or the batch is ``accepted`` (a running
+member adds to its own flow). Otherwise nothing of the batch is inserted and ``FlowClosed`` is raised. A job that exists
+already (a repeat) adds no edge. ``before`` may also name an ordinary blocked job, which then waits for one job more.
+
+*Retries by hand.* An ended member has no edge any more, so a retry of it is not counted again. A dead parent with an
+edge of policy ``wait`` resolves this edge when it ends again.
+
+*Many children.* A join with more than ``CHILDREN_AT_ONCE`` children resolves them in slices: this many in the step in
+which it ends, the others by :meth:`Store.promote`. So a million jobs that wait for one open join can be released.
+
+*The end of a flow.* All jobs of a flow have a mark, ``%`` with the hex id of one join, the *root*. When the root ends
+other than by its members (it is cancelled by a user or by a parent, expires, or is superseded) or is deleted,
+:meth:`Store.promote` cancels all live jobs with this mark, in slices: waiting jobs end as cancelled (parent), running
+jobs get an order.
+``next_due`` is now until it has found no further job. When the root was deleted, promote also deletes the ended jobs
+with the mark, and looks again once a second while jobs with an order run.
+
+*Retention.* Ended jobs with ``keep=FLOW_KEEP`` are kept until :meth:`Store.prune` deletes the root of their flow by the
+rules for ended jobs: it deletes the jobs with the mark of the root first, in slices, and the root last. A root with a
+live job of its flow stays.
 
 Limits
 ------
@@ -76,7 +123,7 @@ burst is available again::
 
 ``burst`` is at least 1, and ``c`` at most ``size``. ``stores/shared/rates.py`` is the reference implementation.
 
-*Plentiful and scarce.* See :data:`mainspring.limits.records.PLENTIFUL`.
+*Plentiful limits*, and claims ahead of a free slot. See :data:`mainspring.limits.records.PLENTIFUL`.
 
 Breakers
 --------
@@ -84,18 +131,16 @@ A breaker is a limit of kind ``breaker``. While it is *closed*, it lets every jo
 none through. When its time is over, it is *half open*: it lets ``size`` jobs at once through as *probes*. A job that
 was claimed since that moment is a probe.
 
-- An ack with a ``fault`` is a failure. A rescue or retirement of a worker that is lost or crashed is one failure for
-  each breaker that the worker's running jobs name. An ack with the outcome succeeded is a success. Other ends are
-  neither.
-- A closed breaker counts failures, each once. A breaker that counts failures in a row forgets them after a success, and
-  opens at the ``burst``-th failure. A breaker with a ``share`` opens at a failure that makes the share too high. It
-  learns of successes from ``Turn.good`` only, and counts its window in tenths.
-- The success of a probe closes a half open breaker, and the failure of a probe opens it again, whichever comes first. A
-  probe that ends in another way leaves its capacity to another probe.
-- While a breaker is open or half open, the ends of jobs that were claimed before do not matter.
-- Within one turn, successes count before failures. A success that a closed breaker has no failure to forget for writes
-  nothing for that breaker.
-- A call that opens or closes a breaker wakes the listeners of the queues in which a job waits for the breaker.
+- The store does not count. The row of a breaker has a number, the moment until which it is open, and a text that the
+  store does not read. ``mainspring/breakers/counting.py`` computes the next row, and a turn or
+  :meth:`Store.swap_breakers` writes it if the number is still the one that the change was computed from. Of several
+  writers that read the same row only one can write it; the others get the new row in the reply, and compute again.
+- A breaker without a row has the number 0 and is closed. A declaration of a limit does not change the row.
+- A breaker is open for a time from the moment of the write, by the store's clock.
+- Acks, rescues and retirements do not change a breaker. A probe that ends, in whatever way, leaves its capacity to
+  another probe, and wakes listeners while the breaker is half open.
+- A call that opens or closes a breaker wakes the listeners of the queues in which a job waits for the breaker. After it
+  has returned, no job is claimed through an open breaker.
 
 Fair keys
 ---------
@@ -105,9 +150,8 @@ keys with a backlog get claims in proportion to their weights, whatever the orde
 whose jobs waited for capacity, has no credit for that time, or the credit of one job. A key whose jobs differ in base
 lane, limits or weight has one lane for each combination.
 
-Among jobs without a fair key, the jobs with fair keys have the position of the fair job that is next. Claims by age
-(``Want.oldest``) treat jobs with and without a fair key alike. A fair key is no limit: no job waits because of it while
-a slot is free.
+Among jobs without a fair key and among fair jobs of other priorities, the fair jobs of a priority have the position of
+the one that is next. A fair key is no limit: no job waits because of it while a slot is free.
 
 Unique keys
 -----------
@@ -139,8 +183,8 @@ accepted before are never refused, but count: retries, rescues, retries by hand,
 
 *Order.* A job keeps the order that its queue had when the job was enqueued. A ``lifo`` job goes before all other jobs
 of its priority at each entry into ready (its ``seq`` falls instead of growing), a ``fifo`` job goes behind them. So a
-queue whose order was changed hands out the jobs of both orders, the ``lifo`` jobs first. In the same way a job names
-the limits that its queue had when the job was enqueued.
+queue whose order was changed hands out the jobs of both orders, the ``lifo`` jobs first, whatever their priority. In
+the same way a job names the limits that its queue had when the job was enqueued.
 
 *Modes*: see :class:`~mainspring.queues.records.QueueMode` and :class:`~mainspring.queues.records.DisabledMode`.
 
@@ -150,31 +194,6 @@ The store has one row for each schedule, and a record for each occurrence that w
 store knows nothing of rules and times of day. A scheduler reads a row, computes the next row and exchanges it
 (:meth:`Store.swap_schedule`). Of several schedulers that read the same row only one can exchange it, so each decision
 is carried out once, together with its jobs.
-
-Dependencies of schedules
--------------------------
-A job with the mark ``^@name`` is a run of the schedule ``name``. A job has at most one such mark. A schedule may depend
-on other schedules (:meth:`Store.set_dependencies`). Then its jobs are inserted as blocked until each of these schedules
-has *succeeded since the last start* of this schedule:
-
-- The success of a run of a schedule is recorded for each schedule that depends on it. When all successes are recorded,
-  the job of the schedule that was enqueued first and still waits is released (ready, or scheduled if it is due later),
-  and the recorded successes are deleted. A job for which all successes are recorded at its enqueue, with no job waiting
-  before it, is released at once, with the same effect.
-- A success is not recorded while the job that was released last waits and has not been claimed since its release: that
-  job has not started yet, so it will see the success.
-- When a schedule gets a new dependency, no success of that dependency is recorded yet.
-- A job is released once: a retry, a rescue or a retry by hand never waits for dependencies again.
-- A job with parents waits for both, and may be released from its dependencies while it still waits for its parents.
-- Cancel, expiry and delete end a job that waits for dependencies like any waiting job; then it no longer holds back
-  other jobs of the schedule. A job past its ``expires`` is neither released nor waited for, even if no call has ended
-  it yet.
-- A new job that ends in the step of its enqueue (skipped, or because of a parent) does not use the recorded successes.
-- A job that is replaced under its key keeps waiting in its position, or stays released, as before.
-- Setting the dependencies of a schedule again releases the jobs that no longer have to wait.
-- A job without such a mark that is handed back with the name of a schedule (``Ack.part``) gets the mark and takes the
-  position of its ``seq`` among the jobs of the schedule: ready again at its old position, or blocked, as if it had been
-  a run of the schedule when it was enqueued.
 """
 
 # The methods have no bodies, so no method uses its arguments:
@@ -185,16 +204,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
-from mainspring.breakers.records import BreakerRow
+from mainspring.breakers.records import BreakerSwap, StoredBreaker
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import (
     ActResult,
     AttemptReport,
     AttemptRow,
-    Batch,
+    Edge,
     Enqueued,
+    FlowRetry,
+    JobBatch,
     JobRows,
+    JoinRow,
     LogLine,
     PromoteResult,
     Retention,
@@ -204,8 +226,6 @@ from mainspring.limits.records import Bucket, BucketRow, HolderRow, HoldResult, 
 from mainspring.queues.records import DisabledMode, QueueMode, QueueRow, QueueSettings
 from mainspring.schedules.records import (
     DueSchedules,
-    ScheduleDependency,
-    ScheduleDependencyRow,
     ScheduleRow,
     ScheduleRun,
     ScheduleSwap,
@@ -213,9 +233,12 @@ from mainspring.schedules.records import (
 )
 from mainspring.states import Action, State
 from mainspring.stores.records import Document, MigrationPlan
-from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, TurnResult, WorkerRow
+from mainspring.worker.records import Beat, BeatResult, LeadResult, RescueResult, Turn, TurnResult, WorkerRow
 
 TallyBy = Literal["queue", "task", "error"]
+
+CHILDREN_AT_ONCE = 1_000
+"""A join with more children resolves them in slices."""
 
 CRASH_DELAYS = (0, 5_000_000, 20_000_000, 80_000_000, 320_000_000, 600_000_000)
 """Microseconds before the next try after the 1st, 2nd, ... crash: at once first, then with backoff."""
@@ -230,6 +253,12 @@ class NotProvided(RuntimeError):
 
 class Listener(Protocol):
     """Tells a worker that there may be work. Wake-ups can be lost, so a worker that listens polls as well."""
+
+    @property
+    def is_always_woken(self) -> bool:
+        """Whether all that makes jobs ready wakes this listener, as long as no wake-up is lost. False while there is no
+        connection for wake-ups."""
+        ...
 
     async def wait(self, timeout: float) -> bool:
         """True when woken, False after ``timeout`` seconds. Wake-ups that came before the call count."""
@@ -283,7 +312,7 @@ class Store(Protocol):
 
     # ---- jobs ---------------------------------------------------------------------------------
 
-    async def enqueue(self, batch: Batch) -> list[Enqueued]:
+    async def enqueue(self, batch: JobBatch) -> list[Enqueued]:
         """Insert all jobs of the batch, or none. The replies are in the order of the batch.
 
         *State.* A job is blocked while it waits for a parent, else scheduled if ``run_at`` or ``delay`` is later
@@ -326,7 +355,7 @@ class Store(Protocol):
         """
         raise NotProvided
 
-    def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
+    def enqueue_now(self, batch: JobBatch, connection: Any = None) -> list[Enqueued]:
         """:meth:`enqueue`, blocking, in the calling thread, without an event loop or a thread of the store.
 
         With ``connection`` it runs inside the open transaction of the caller: the jobs appear when the transaction
@@ -343,8 +372,9 @@ class Store(Protocol):
            is ``already`` (the same ack of the same owner was applied before); or it is ``stale`` (the job was rescued,
            claimed again or deleted: nothing changes). An ack that the store cannot keep because of its content is
            ``unstorable``: nothing changes for this ack, and the others are applied. A job with a cancel order ends as
-           cancelled (by_user), whatever the ack says; the outcome is kept in its attempts. ``park`` moves the job to
-           the lane that only a worker which registered the task claims. With ``buckets``, the job names these buckets
+           cancelled (by_user), whatever the ack says; the outcome is kept in its attempts. The row of the attempt,
+           and of a job that ends by its ack, keep ``run_us`` as ``ran``. ``park`` moves the job to the lane that only
+           a worker which registered the task claims. With ``buckets``, the job names these buckets
            from now on, beside the buckets that it names already: it is in their lane, at its old position (``seq``),
            and the capacity of rates that its claim used is given back. Nothing changes for a limit that the job names
            already. So buckets are added and never taken away: workers whose code disagrees on the limits of a task hand
@@ -352,13 +382,15 @@ class Store(Protocol):
         3. *Holds.* ``holds`` is compared with the running rows of this worker. ``gone`` names the leases that the
            worker no longer has (except those with an ack in the same turn).
         4. *Claims.* For each want in order: first the suspects' lanes while ``suspects`` allows, then the base lanes
-           and the lanes beside them, merged by (priority descending, seq), the first ``oldest`` claims by seq alone,
-           and fair keys as described above. A job is passed over, and so are the jobs behind it in its lane, while a
-           bucket that it names has no capacity for it. Expired jobs and jobs of a paused queue are never handed out.
-           However many lanes have no capacity, lanes with capacity are found: in this turn, or in the next turns while
-           the reply has ``more``. Each claimed job gets token = max(last token + 1, now in microseconds), this worker,
-           the number of this turn, attempt + 1.
+           and the lanes beside them, merged by order key, and fair keys as described above. A job is passed over, and
+           so are the jobs behind it in its lane, while a bucket that it names has no capacity for it. Expired jobs and
+           jobs of a paused queue are never handed out. However many lanes have no capacity, lanes with capacity are
+           found: in this turn, or in the next turns while the reply has ``more``. Each claimed job gets
+           token = max(last token + 1, now in microseconds), this worker, the number of this turn, attempt + 1.
         5. *Orders.* ``orders`` names the running jobs of this worker that must be cancelled.
+
+        The ``breakers`` of the turn are written as by :meth:`swap_breakers` before the claims, also in a repeat: then
+        the number of the row shows whether the first try has written it.
 
         *Numbers.* A turn with the number of the last applied turn is a repeat: the acks that were applied
         answer ``already``, further acks are applied, and the claims of that number that still run under this worker are
@@ -379,6 +411,9 @@ class Store(Protocol):
     async def promote(self, limit: int = 1000) -> PromoteResult:
         """Make up to ``limit`` scheduled and retrying jobs that are due ready, in the order of due; and end up to
         ``limit`` waiting jobs past their ``expires`` as cancelled (expired), which ``ended`` names.
+
+        Up to ``limit`` children of large joins, and up to ``limit`` jobs of flows that were cancelled, are handled as
+        described under Flows.
 
         Lanes that waited for a rate whose moment has come are rechecked by the next turns. ``next_due`` is no later
         than the next such moment. Wakes listeners.
@@ -475,7 +510,7 @@ class Store(Protocol):
         *Cancel* of a running job sets an order (and is ``done``).
 
         *Retry* makes the job ready in a new epoch (the first epoch is 1) with attempt 0 and crashes 0; its token
-        continues. An ``expires`` that has passed is removed. The job takes its unique key again, without a window (and
+        continues. Its ``expires`` is removed. The job takes its unique key again, without a window (and
         without a ``keep`` if another job has had the key since). If another job holds the key, or is live under the key
         in another mode, the job is unchanged and ``held`` names both jobs. The progress and the stream of the job are
         deleted; its log lines and attempts remain.
@@ -500,6 +535,36 @@ class Store(Protocol):
         """
         raise NotProvided
 
+    # ---- flows --------------------------------------------------------------------------------
+
+    async def close_join(self, join: bytes) -> JoinRow | None:
+        """No member is added from outside any more, and the join ends when its last member has ended: now, if all have.
+
+        Idempotent; returns the row after that, None if there is no such join. Wakes listeners.
+        """
+        raise NotProvided
+
+    async def joins(self, ids: Sequence[bytes]) -> list[JoinRow]:
+        """The joins with these ids, live and ended, in the order asked for. Other ids are left out."""
+        raise NotProvided
+
+    async def waits_for(self, job: bytes, limit: int = 100) -> list[Edge]:
+        """Up to ``limit`` unresolved edges of a blocked job, ordered by the ids of the parents."""
+        raise NotProvided
+
+    async def retry_flow(self, retries: Sequence[FlowRetry]) -> ActResult:
+        """Let ended jobs of a flow wait or run again, with new edges between them: one atomic step.
+
+        Each job that is dead or cancelled gets a new epoch, as by ``RETRY``, and the edges of its ``FlowRetry`` instead
+        of older ones: it is blocked while it waits for a live parent, and an ended parent is resolved as by
+        :meth:`enqueue`. The order of the list does not matter. A join that is retried is not open. It forgets the
+        members that ended badly: its total is its members that ended well, and the jobs that name it in ``before``.
+        ``before`` of a live join adds the job to it again, as to an open one.
+        A job in another state is ``refused``, and a key that another job holds is in ``held``; they change nothing, and
+        the others are retried. At most 1,000 jobs.
+        """
+        raise NotProvided
+
     # ---- fleet --------------------------------------------------------------------------------
 
     async def beat(self, beats: Sequence[Beat]) -> list[BeatResult]:
@@ -507,6 +572,20 @@ class Store(Protocol):
 
         A worker that has no row or is marked lost gets ``alive=False``, unless it registers and has no row yet: then
         the row is made. A worker that has a row and registers again replaces its ``info`` and nothing else.
+        """
+        raise NotProvided
+
+    async def lead(self, worker: str, services: Sequence[str], span: int) -> LeadResult:
+        """Ask to lead these services of the fleet for ``span`` microseconds, and read when there is work for them.
+
+        A service has one leader at most. A service without a leader, or whose leader has not called for its span, gets
+        this worker as its leader. A call of the leader begins the span again. The retirement and the rescue of a worker
+        end what it leads. After the clock was set back, a lead lasts ``span`` from the next call of its leader, and
+        ends at once if another worker calls first.
+
+        The call of a worker that leads nothing and gets nothing writes nothing. ``next_due`` is no later than the
+        moment at which :meth:`promote` has something to do, and now if a promotion has left something to do. Schedules
+        with ``look=ALWAYS_DUE`` do not count for ``next_look``, but for ``always_due``.
         """
         raise NotProvided
 
@@ -641,29 +720,18 @@ class Store(Protocol):
 
     # ---- breakers -----------------------------------------------------------------------------
 
-    async def trip_breaker(self, breaker: str, span: int | None) -> bool:
-        """Open the breaker for ``span`` microseconds from now, or with None until it is reset, whatever its state was.
+    async def swap_breakers(self, swaps: Sequence[BreakerSwap]) -> list[StoredBreaker]:
+        """Exchange the row of each breaker whose number is still ``swap.expected``; only read it if ``swap.rev`` is 0.
 
-        After this call returns, no job is claimed through the breaker. False if there is no such breaker.
-        """
-        raise NotProvided
-
-    async def reset_breaker(self, breaker: str) -> bool:
-        """Close the breaker and forget its failures. False if there is no such breaker. Wakes listeners."""
-        raise NotProvided
-
-    async def report_breaker(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
-        """Report the result of work that no job did and that began at ``started``: ``good`` successes, then perhaps a
-        failure (``fault``).
-
-        Counts like the ends of jobs, but ``good`` is all that the breaker learns of successes. Returns the breaker
-        if this call has opened or closed it. A report for an unknown breaker does nothing. A repeat counts again.
+        Returns the breakers after that, in the order asked for, each named once: a swap has been carried out if the row
+        has its number. Breakers that are not declared are left out. A repeat whose first try arrived changes nothing.
+        Wakes listeners where a breaker was opened or closed.
         """
         raise NotProvided
 
     # ---- schedules ----------------------------------------------------------------------------
 
-    async def swap_schedule(self, swap: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
+    async def swap_schedule(self, swap: ScheduleSwap, batch: JobBatch | None = None) -> SwapResult:
         """Exchange the row of a schedule, if its number is still ``swap.rev``, and enqueue the batch, in one step.
 
         If the row has another number, or exists where none was expected, nothing changes: ``ok=False`` with the
@@ -680,7 +748,8 @@ class Store(Protocol):
         raise NotProvided
 
     async def due_schedules(self, limit: int = 1000) -> DueSchedules:
-        """The schedules whose ``look`` is not later than now, the earliest first, then by name. One read by an index.
+        """The schedules whose ``look`` is not later than now, the earliest first (``ALWAYS_DUE`` is the earliest of
+        all), then by name. One read by an index.
 
         ``next_look`` is the ``look`` of the first schedule that is not among them: if ``limit`` cut the list, it is
         in the past.
@@ -693,19 +762,6 @@ class Store(Protocol):
 
     async def schedule_runs(self, name: str, limit: int = 100, before: int | None = None) -> list[ScheduleRun]:
         """The runs of a schedule with an occurrence before that moment, the latest first."""
-        raise NotProvided
-
-    async def set_dependencies(self, links: Sequence[ScheduleDependency]) -> None:
-        """Set the dependencies of these schedules, in place of those before.
-
-        A success that is recorded for a dependency that remains stays recorded. The jobs of a schedule that depends
-        on no other any more are released, all of them in the order of their enqueue, and the store keeps nothing of
-        such a schedule. Wakes listeners. Idempotent.
-        """
-        raise NotProvided
-
-    async def dependencies(self) -> list[ScheduleDependencyRow]:
-        """All schedules that depend on others, by name."""
         raise NotProvided
 
     # ---- small documents ----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Make a store from a URL. An engine and its driver are imported here, on first use."""
+"""Make a store from a URL. The door, the engine and its driver are imported here, on first use."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import msgspec
 
 from mainspring.common.redact import remember_url
 from mainspring.errors import BadUrl, InMemoryStore, InvalidOption, MissingDriver
-from mainspring.stores.door import Door
 
 if TYPE_CHECKING:
     from mainspring.common.clock import Clock
     from mainspring.stores.base import Engine
+    from mainspring.stores.door import Door
 
 MEMORY = ":memory:"
 SCHEMES = {
@@ -65,8 +65,8 @@ class StoreAddress(msgspec.Struct, frozen=True, kw_only=True):
         have."""
         engine = engine_of(self.url)
         for url in (self.url, self.listen_url):
-            if url is not None and engine != "sqlite":
-                check_login(url)
+            if url is not None:
+                check_url(url)
         for name, only in _ONLY.items():
             if (value := getattr(self, name)) and engine != only:
                 hint = f"It is an option of {_NAMES[only]}. Remove it, or change the URL."
@@ -81,6 +81,26 @@ class StoreAddress(msgspec.Struct, frozen=True, kw_only=True):
         """Raise ``InMemoryStore`` if the store is in memory; ``what`` is, or starts, another process."""
         if self.in_memory:
             raise InMemoryStore(f"{what} cannot use a store in memory (sqlite://): it exists in one process only")
+
+
+def check_url(url: str) -> None:
+    """Raise ``BadUrl`` for a URL that is wrong by its form alone. The driver checks the rest before it connects."""
+    if engine_of(url) == "sqlite":
+        sqlite_path(url)
+        return
+    scheme = url.partition(":")[0]
+    if not url.startswith(f"{scheme}://"):
+        raise BadUrl(url, f"does not begin with {scheme}://")
+    check_login(url)
+    check_repeated(url)
+
+
+def check_repeated(url: str) -> None:
+    """Raise ``BadUrl`` if the URL has a parameter twice: the driver would use the last one."""
+    names = [each.partition("=")[0] for each in url.partition("?")[2].split("&")]
+    twice = [name for name in names if name and names.count(name) > 1]
+    if twice:
+        raise BadUrl(url, f"has the parameter {twice[0]!r} twice", hint="Give it once.")
 
 
 def check_login(url: str) -> None:
@@ -131,6 +151,8 @@ def connect_to(
     enqueue_deadline: float | None = None,
 ) -> Door:
     """The store at an address behind the door, not opened yet."""
+    from mainspring.stores.door import Door
+
     address.check()
     for url in (address.url, address.listen_url):
         if url is not None:
@@ -189,15 +211,27 @@ def _engine(at: StoreAddress, clock: Clock | None) -> Engine:
 def sqlite_path(url: str) -> str:
     """The file of a SQLite URL: ``sqlite:///rel.db``, ``sqlite:////abs.db``, or ``sqlite://`` for memory."""
     rest = url.removeprefix("sqlite:")
-    if rest in ("//", "", "//:memory:", "///:memory:"):
+    if rest in ("//", "//:memory:", "///:memory:"):
         return MEMORY
-    if not rest.startswith("///"):
+    path, parameters = rest.removeprefix("///").partition("?")[::2]
+    if not rest.startswith("///") or not path:
         raise BadUrl(
             url,
             "does not name a file",
-            hint="Write sqlite:///relative.db or sqlite:////absolute/path.db (three or four slashes).",
+            hint="Write sqlite:///relative.db or sqlite:////absolute/path.db (three or four slashes); "
+            "sqlite:// is a store in memory.",
         )
-    return rest[3:]
+    if (inside := path.lstrip("/").removeprefix("~/")) != path.lstrip("/"):
+        why = "begins with ~, which a shell expands and a URL does not"
+        raise BadUrl(url, why, hint=f"Write sqlite:///{Path.home() / inside}.")
+    if "?" in rest:
+        name = parameters.partition("=")[0] or "?"
+        raise BadUrl(
+            url,
+            f"has the unknown parameter {name!r}: a SQLite URL has no parameters",
+            hint=f"Write sqlite:///{path}. Settings of the app are in its code: Mainspring(url, durability=...).",
+        )
+    return path
 
 
 def missing_file(url: str) -> str | None:

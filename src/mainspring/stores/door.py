@@ -20,7 +20,7 @@ from typing import Any
 
 from mainspring.common import failpoints
 from mainspring.errors import StoreError, StoreUnavailable
-from mainspring.jobs.records import Batch, Enqueued
+from mainspring.jobs.records import Enqueued, JobBatch
 from mainspring.stores.base import Engine, Store
 from mainspring.stores.records import Document
 from mainspring.stores.shared.deadlines import CallDeadlines, DeadlinePassed
@@ -56,7 +56,7 @@ class Door(Store):
     def deadline(self, seconds: float) -> None:
         self._deadlines = self._enqueue_deadlines = CallDeadlines(seconds)
 
-    def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
+    def enqueue_now(self, batch: JobBatch, connection: Any = None) -> list[Enqueued]:
         failpoints.hit("enqueue.before")
         try:
             done = self.inner.enqueue_now(batch, connection)

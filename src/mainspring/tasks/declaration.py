@@ -17,7 +17,7 @@ from mainspring.limits.declare import bind, check_arguments
 from mainspring.options.table import resolve_options
 from mainspring.tasks import bulk, naming
 from mainspring.tasks.bulk import Bulk
-from mainspring.tasks.dependencies import DependencyPlan, plan_of
+from mainspring.tasks.dependencies import DependencyPlan, plan_of, refuse_foreign
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -97,6 +97,7 @@ class TaskDeclaration(NamedTuple):
                 "executor", kind, f"does not fit a {'coroutine function' if awaited else 'plain function'}",
                 subject=subject, hint="async def runs on the event loop, def in a thread: leave executor out.",
             )  # fmt: skip
+        refuse_foreign(fn, name)
         context = _context_of(fn, name, awaited)
         shared = None
         if gather is not None:

@@ -6,12 +6,14 @@ and a subclass can override them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from mainspring.common.handles import Reserved
 from mainspring.errors import InvalidOption
 from mainspring.tasks.declaration import TaskHome
+from mainspring.tasks.registry import remember_begun
 from mainspring.tasks.task import AsyncTask, BaseTask, Task, declare
 
 if TYPE_CHECKING:
@@ -112,6 +114,12 @@ class TaskOwner(Protocol):
 
     def _add_task(self, task: BaseTask[Any, Any], /) -> None: ...
 
+    def _check_queue(self, queue: object, /) -> None:
+        """Refuse a queue object whose options would be lost."""
+        ...
+
+    def _expect_schedule(self, began: object, what: str | None, /) -> None: ...
+
     def _add_schedule(self, declared: Declaration, /) -> None: ...
 
 
@@ -138,19 +146,33 @@ def task(self: TaskOwner, fn: Any = None, **o: Any) -> Any:
     return _declare(self, fn, o) if fn is not None else lambda fn: _declare(self, fn, o)
 
 
+@overload
+def bulk_task(
+    self: TaskOwner, fn: Callable[[AsyncContext, list[A]], Coroutine[Any, Any, Sequence[R | Exception]]], /
+) -> AsyncTask[[A], R]: ...
+@overload
+def bulk_task(
+    self: TaskOwner, fn: Callable[[list[A]], Coroutine[Any, Any, Sequence[R | Exception]]], /
+) -> AsyncTask[[A], R]: ...
+@overload
+def bulk_task(self: TaskOwner, fn: Callable[[Context, list[A]], Sequence[R | Exception]], /) -> Task[[A], R]: ...
+@overload
+def bulk_task(self: TaskOwner, fn: Callable[[list[A]], Sequence[R | Exception]], /) -> Task[[A], R]: ...
+@overload
 def bulk_task(
     self: TaskOwner, *, size: int = 100, wait: Duration = "50ms", by: By = None, **o: Unpack[TaskOptions]
-) -> BulkDecorator:
-    """Make a function that handles many items at once a task: ``@app.bulk_task(size=100, wait="50ms")``.
+) -> BulkDecorator: ...
+def bulk_task(
+    self: TaskOwner, fn: Any = None, *, size: int = 100, wait: Duration = "50ms", by: By = None, **o: Any
+) -> Any:
+    """Make a function that handles many items at once a task: ``@app.bulk_task`` or ``@app.bulk_task(size=100)``.
 
     Each job has one item. A worker collects up to ``size`` items, for at most ``wait`` after the first item, and
     calls the function once with the list. The function returns one outcome for each item, in the same order: the
     result of the job, or the exception that the job fails with.
     """
     gather = {"size": size, "wait": wait, "by": by}
-    made: Any = lambda fn: _declare(self, fn, dict(o), gather)  # noqa: E731 - it has the type of the overloads
-    decorator: BulkDecorator = made
-    return decorator
+    return _declare(self, fn, o, gather) if fn is not None else lambda fn: _declare(self, fn, o, gather)
 
 
 @overload
@@ -171,8 +193,9 @@ def schedule(
 
     The name of the schedule is the name of the task, unless one is given. A task may have several schedules with
     different names. With ``call=report.s("eu")`` the schedule is declared at once, with arguments, and needs no
-    function under it. Workers store the schedule when they start. If it is the only schedule of its task, it
-    governs every job of the task: jobs enqueued by hand also wait for ``depends_on``, ``blocks`` and ``group``.
+    function under it. Workers store the schedule when they start. If it is the only schedule of its task, its
+    ``blocks`` and ``group`` hold for every job of the task, also for jobs enqueued by hand. ``depends_on`` holds for
+    the runs of the schedule only.
     """
     when = {"cron": cron, "every": every, "at": at, "after": after}
     if name is not None and not isinstance(name, str):
@@ -181,12 +204,24 @@ def schedule(
     if call is not None:
         return _schedule_call(self, name, call, when, o)
 
+    began = object()
+    self._expect_schedule(began, _describe_begun(name, when))
+
     def decorate(fn: Any) -> Any:
+        self._expect_schedule(began, None)
         task = fn if isinstance(fn, BaseTask) else _declare(self, fn, {})
         self._add_schedule(_declaration(name, task, when, o))
         return task
 
     return decorate
+
+
+def _describe_begun(name: str | None, when: Mapping[str, Any]) -> str:
+    """How the user wrote a schedule, and where, for the message that it declares nothing."""
+    shown = [repr(name)] if name is not None else []
+    shown += [f"{word}={value!r}" for word, value in when.items() if value is not None]
+    caller = sys._getframe(2)  # noqa: SLF001  # the line that calls app.schedule
+    return f"schedule({', '.join(shown)}) at {caller.f_code.co_filename}:{caller.f_lineno}"
 
 
 def _schedule_call(
@@ -211,6 +246,7 @@ def _schedule_call(
 def _declare(
     self: TaskOwner, fn: Callable[..., Any], given: Mapping[str, Any], gather: Mapping[str, Any] | None = None
 ) -> BaseTask[Any, Any]:
+    self._check_queue(given.get("queue"))
     task = declare(self._task_home(), fn, given, gather)
     self._add_task(task)
     return task
@@ -242,6 +278,7 @@ class Tasks(Reserved):
         self._declared: list[BaseTask[Any, Any]] = []
         self._scheduled: list[Declaration] = []
         self._apps: list[Mainspring] = []
+        self._begun: dict[object, str] = {}
 
     task = task
     bulk_task = bulk_task
@@ -255,6 +292,7 @@ class Tasks(Reserved):
             app.tasks.add_schedule(schedule)
         if app not in self._apps:
             self._apps.append(app)
+            app.tasks.begun_schedules.append(self._begun)
 
     def __iter__(self) -> Iterator[BaseTask[Any, Any]]:
         return iter(self._declared)
@@ -268,10 +306,16 @@ class Tasks(Reserved):
     def _task_home(self) -> TaskHome:
         return TaskHome()
 
+    def _check_queue(self, queue: object) -> None:
+        pass  # the queue belongs to some app, and a Tasks() may be included in several
+
     def _add_task(self, task: BaseTask[Any, Any]) -> None:
         self._declared.append(task)
         for app in self._apps:
             app.tasks.add(task.join(app))
+
+    def _expect_schedule(self, began: object, what: str | None) -> None:
+        remember_begun(self._begun, began, what)
 
     def _add_schedule(self, declared: Declaration) -> None:
         for app in self._apps:

@@ -7,6 +7,8 @@
     @app.task
     def bill(order: int, db: Session = Depends(get_db)) -> None: ...
 
+``db: Annotated[Session, Depends(get_db)]`` is the same, with or without a default.
+
 A dependency is a function, ``def`` or ``async def``, that returns its value or yields it once. It may have
 dependencies itself, and the context as its first parameter. The code after its ``yield`` runs when the attempt ends, in
 reverse order; an exception of the handler is raised at the ``yield``, and remains the error of the attempt if the
@@ -25,6 +27,7 @@ from typing import IO, Any, NamedTuple, TypeVar, overload
 from mainspring.common.callables import (
     UNRUN,
     Dependency,
+    foreign_marker,
     is_async,
     let_go,
     name_of,
@@ -36,6 +39,20 @@ from mainspring.errors import BadSignature, InvalidOption
 
 T = TypeVar("T")
 F = TypeVar("F", bound=IO[Any])
+
+
+def _yield_nothing() -> Iterator[None]:
+    yield
+
+
+async def _ayield_nothing() -> AsyncIterator[None]:
+    yield
+
+
+_MANAGER_CODE = frozenset(
+    getattr(each, "__code__", None) for each in (contextmanager(_yield_nothing), asynccontextmanager(_ayield_nothing))
+) - {None}
+"""The code of every function with the decorator ``@contextmanager`` or ``@asynccontextmanager``."""
 
 
 @overload
@@ -110,6 +127,18 @@ class DependencyPlan:
         return [name for name in self.names if name in kwargs or self._places[name] < len(args)]
 
 
+def refuse_foreign(fn: Callable[..., Any], task: str) -> None:
+    """``BadSignature`` for a parameter that another framework would fill in, such as FastAPI: the task would get the
+    marker itself."""
+    for each in parameters_of(fn):
+        if marker := foreign_marker(fn, each):
+            hint = "Give it a plain default, or none."
+            if marker.rpartition(".")[2] in ("Depends", "Security", "TaskiqDepends"):
+                hint = f"Use the Depends of Mainspring: from mainspring import Depends; {each.name}: T = Depends(fn)."
+            why = f"is declared with {marker}(...), which nothing fills in here: the task would get this object"
+            raise BadSignature(task, each.name, why, hint=hint)
+
+
 def plan_of(fn: Callable[..., Any], *, task: str) -> DependencyPlan | None:
     """The dependencies of a task's function; None without any. ``BadSignature`` if one cannot be made."""
     parameters = parameters_of(fn)
@@ -146,7 +175,12 @@ class _Reader:
         return known._replace(cache=asked.cache) if known.cache is not asked.cache else known
 
     def _read(self, argument: str, fn: Callable[..., Any]) -> DependencyNode:
+        refuse_foreign(fn, self._task)
         shape = shape_of(fn)
+        if getattr(shape, "__code__", None) in _MANAGER_CODE:
+            why = f"depends on {name_of(fn)}, which has the decorator @contextmanager and would not be entered"
+            hint = "Remove the decorator: Depends(...) enters a generator function, and ends it after the attempt."
+            raise BadSignature(self._task, argument, why, hint=hint)
         awaited = is_async(fn)
         open_it: Callable[..., Any] | None = contextmanager(fn) if inspect.isgeneratorfunction(shape) else None
         if inspect.isasyncgenfunction(shape):

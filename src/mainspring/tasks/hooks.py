@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from mainspring.common.callables import accepts, name_of
+from mainspring.common.callables import accepts, name_of, yields
 from mainspring.errors import InvalidOption, UnknownOption, did_you_mean
 from mainspring.tasks.events import BREAKER_EVENTS, EVENTS, SCHEDULE_EVENTS
 
@@ -49,6 +49,9 @@ class Hooks:
         self.check(events, task)
         if not callable(fn):
             raise InvalidOption("app.on", fn, "is not a function", hint=_HOW)
+        if yields(fn):
+            hint = "A call only makes a generator, and nothing reads it: write a def or an async def without yield."
+            raise InvalidOption("app.on", fn, "is a generator function, so its body would not run", hint=hint)
         if not accepts(fn, 1):
             hint = f"Write def {name_of(fn)}(event: Event), with from mainspring import Event."
             raise InvalidOption("app.on", fn, "must take one argument, the event", hint=hint)

@@ -22,7 +22,8 @@ class Middleware:
 
     A middleware with only one of ``run`` and ``arun`` is refused: tasks of the other kind would run without it. To
     leave them out, write ``arun = Middleware.arun`` (or ``run = Middleware.run``) in the class. An exception raised by
-    ``run`` or ``arun`` fails the attempt, as if the handler had raised it.
+    ``run`` or ``arun`` fails the attempt, as if the handler had raised it. If one returns None and
+    its body returned a value, or was not called, the attempt fails with ``MiddlewareError``.
     """
 
     def enqueue(self, call: Call[Any]) -> Call[Any]:

@@ -6,13 +6,13 @@ import inspect
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mainspring.common.callables import shape_of
 from mainspring.errors import InvalidOption
-from mainspring.jobs.new_job import NO_PART, ScheduleMembership
 from mainspring.queues.fairness import FairKeys, build_fair_keys
 from mainspring.queues.queue import DeclaredQueues, Queue
 from mainspring.tasks import naming
@@ -20,6 +20,7 @@ from mainspring.tasks.routing import Routes
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
+    from mainspring.limits.declare import BoundLimit
     from mainspring.options.checks import ScheduleGroup
     from mainspring.schedules.declare import Declaration
     from mainspring.schedules.relations import ScheduleRelations
@@ -28,6 +29,23 @@ if TYPE_CHECKING:
     from mainspring.tasks.task import BaseTask
 
 _stamps = itertools.count(1)
+
+
+_USE_IT = "use it as a decorator of a function, or give it call=task.s(...)"
+
+
+def _warn(logger: str, text: str, *values: object) -> None:
+    import logging  # not needed to declare tasks
+
+    logging.getLogger(logger).warning(text, *values)
+
+
+def remember_begun(begun: dict[object, str], began: object, what: str | None) -> None:
+    """``app.schedule(...)`` without a call was called (``what``), or its result has decorated a function (None)."""
+    if what is None:
+        begun.pop(began, None)
+    else:
+        begun[began] = what
 
 
 class HasFunction(Protocol):
@@ -54,10 +72,17 @@ class Registry:
         self.scheduled: dict[str, Declaration] = {}
         """The schedules that the code declares, by name."""
         self.groups: dict[str, ScheduleGroup] = {}
+        self.served: list[frozenset[str]] = []
+        """The queues of each embedded worker that runs now."""
+        self.begun_schedules: list[dict[object, str]] = [{}]
+        """The schedules of the app, and of each included ``Tasks()``, that have no function yet."""
         self.stamp = 0
         """A new number whenever a schedule or a group is declared."""
+        self.built_ins: dict[str, Callable[[str], BaseTask[Any, Any]]] = {}
+        """Tasks of Mainspring itself, which a worker has besides those of the program."""
         self._wiring: tuple[int, ScheduleRelations] | None = None
         self._lock = threading.RLock()
+        self._near: set[str] = set()
 
     def add(self, task: BaseTask[Any, Any]) -> None:
         """Register a task under its name and aliases; a name of another function is refused."""
@@ -74,7 +99,29 @@ class Registry:
         keys = self.fair.get(task.declared.options["queue"])
         if keys is not None:
             keys.check_task(task.name, task.declared.argument_names())
+        queue = self._routes().queue_for(task.name, task.declared.options["queue"]) if self.served else ""
+        if self.served and task.name not in self._by_name and not any(queue in each for each in self.served):
+            _warn(
+                "mainspring.worker",
+                "task %r is declared while a worker of this program runs, and that worker does not serve its queue %r: "
+                "start the worker after all declarations", task.name, queue,
+            )  # fmt: skip
+        self._warn_if_unclaimed(task)
         self._by_name |= dict.fromkeys((task.name, *task.aliases), task)
+
+    def _warn_if_unclaimed(self, task: BaseTask[Any, Any]) -> None:
+        """Warn of a task whose jobs wait in lanes of their own, which the running workers do not ask for."""
+        if not self.served or task.name in self._by_name:
+            return
+        options = task.declared.options
+        kind = "a bulk task" if task.declared.bulk is not None else ""
+        kind = kind or next((f"a task with {name}=" for name in ("needs", "pin_version") if options[name]), "")
+        if kind:
+            _warn(
+                "mainspring.worker",
+                "task %r is declared while a worker of this program runs, and it is %s, whose jobs that worker does "
+                "not claim: start the worker after all declarations", task.name, kind,
+            )  # fmt: skip
 
     def add_queue(self, queue: Queue) -> Queue:
         """Register a declared queue; refused if a task of the queue lacks an argument that the options name."""
@@ -98,8 +145,18 @@ class Registry:
                 subject=f"schedule of task {declaration.task!r}",
                 hint='Give one of the two schedules another name: @app.schedule("nightly", ...).',
             )  # fmt: skip
+        if self.served and known is None:
+            _warn(
+                "mainspring.worker",
+                "schedule %r is declared while a worker of this program runs, which has stored its schedules: call "
+                "app.schedules.declare(), or start the worker after all declarations", declaration.name,
+            )  # fmt: skip
         self.scheduled[declaration.name] = declaration
         self.stamp = next(_stamps)
+
+    def unused_schedules(self) -> list[str]:
+        """A sentence for each ``app.schedule(...)`` that declares nothing: no function and no call was given."""
+        return [f"{what} declares nothing: {_USE_IT}" for begun in self.begun_schedules for what in begun.values()]
 
     def add_group(self, group: ScheduleGroup) -> ScheduleGroup:
         """Register a declared group; another group with its name is refused."""
@@ -121,9 +178,9 @@ class Registry:
             self._wiring = self.stamp, ScheduleRelations(self.scheduled, self.groups)
         return self._wiring[1]
 
-    def part_of(self, task: str) -> ScheduleMembership:
-        """What the schedule of a task adds to all its jobs; nothing unless the task has exactly one schedule."""
-        return self.wiring.part_of(task) if self.scheduled else NO_PART
+    def schedule_bounds(self, task: str) -> tuple[BoundLimit, ...]:
+        """The limits that the schedule of a task adds to all its jobs; () unless the task has exactly one schedule."""
+        return self.wiring.bounds_of(task) if self.scheduled else ()
 
     def include(self, app: Mainspring, each: Tasks | str) -> None:
         """Add a library's tasks, or remember a module to import on first use."""
@@ -145,6 +202,11 @@ class Registry:
             self.import_included()
         return self._by_name.get(name)
 
+    def built_in(self, name: str, kind: str) -> BaseTask[Any, Any] | None:
+        """The task of Mainspring itself with that name, for slots of this kind."""
+        make = self.built_ins.get(name)
+        return None if make is None else make(kind)
+
     def import_included(self) -> None:
         with self._lock:
             if self._settings:
@@ -153,6 +215,20 @@ class Registry:
             while self._include:
                 _import_included(self._include[0])
                 self._include.pop(0)
+
+    def warn_of_near_name(self, task: str) -> None:
+        """Warn once of a call by name whose task is not declared here and looks like a task of the same module.
+
+        It is not an error: another program may have a task of that name.
+        """
+        module, dot, name = task.rpartition(".")
+        if not dot or task in self._near:
+            return
+        known = [each.rpartition(".")[2] for each in self._by_name if each.rpartition(".")[0] == module]
+        if near := get_close_matches(name, known, n=1, cutoff=0.8):
+            self._near.add(task)
+            other = f"{module}.{near[0]}"
+            _warn("mainspring.jobs", "app.call(%r): this program has no such task; did you mean %r?", task, other)
 
     def specs(self) -> Mapping[str, TaskSpec]:
         """The task specs for a worker, by name and alias."""

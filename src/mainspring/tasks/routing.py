@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -37,6 +37,10 @@ class Routes:
         if found is not None:
             return found
         return next((queue for pattern, queue in self._patterns if fnmatchcase(task, pattern)), default)
+
+    def without_task(self, known: Collection[str]) -> list[str]:
+        """The names and patterns of the table that match none of the ``known`` tasks."""
+        return [wanted for wanted in self.table if not any(fnmatchcase(task, wanted) for task in known)]
 
     @property
     def queues(self) -> tuple[str, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from mainspring.errors import BadSignature
 
 if TYPE_CHECKING:
     from mainspring.breakers.declare import DeclaredBreaker
@@ -13,6 +15,17 @@ if TYPE_CHECKING:
     from mainspring.limits.records import Limit
     from mainspring.tasks.bulk import Bulk
     from mainspring.tasks.dependencies import DependencyPlan
+
+
+def find_bad_signatures(tasks: Iterable[TaskSpec]) -> list[BadSignature]:
+    """Resolve the annotations of these tasks; an error for each task of which no job can be enqueued or read."""
+    found = {}
+    for task in tasks:
+        try:
+            task.signature.check(returns=task.keep_result)
+        except BadSignature as error:
+            found[task.name] = error
+    return list(found.values())
 
 
 class TaskSpec(NamedTuple):
@@ -52,8 +65,6 @@ class TaskSpec(NamedTuple):
     """How the jobs of a bulk task share calls."""
     bounds: tuple[BoundLimit, ...] = ()
     """The limits of its jobs, and where their keys and costs come from."""
-    part: str = ""
-    """The schedule that all its jobs belong to, if there is one."""
     breaker: DeclaredBreaker | None = None
     """The breaker of the task; its limit is in ``bounds``."""
     options: Mapping[str, Any] = {}

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 from mainspring.codec import ItemSignature, Signature
+from mainspring.codec.signature import Supplied
 from mainspring.common.callables import is_async, name_of, yields
-from mainspring.common.handles import Reserved, foreign_hint
+from mainspring.common.handles import Reserved, foreign_hint, refuse_assigned
 from mainspring.common.ids import parse_id
-from mainspring.errors import BadSignature, InvalidOption, OptionsOnCall, UnknownArgument, shown
-from mainspring.jobs.call import Call, aenqueue, enqueue
+from mainspring.errors import ArgumentError, BadSignature, InvalidOption, OptionsOnCall, UnknownArgument, shown
+from mainspring.jobs.call import UPSTREAM, Call, Step, aenqueue, enqueue, inheriting_calls
 from mainspring.jobs.job import Job
 from mainspring.jobs.lanes import on_terms
-from mainspring.jobs.new_job import NO_PART, CallTarget, ScheduleMembership, key_of
+from mainspring.jobs.new_job import CallTarget, key_of
 from mainspring.limits.declare import bind
 from mainspring.options.table import options_for, overlay_options
 from mainspring.tasks import naming
@@ -40,7 +41,22 @@ U = TypeVar("U", bound=Callable[[dict[str, Any]], dict[str, Any]])
 class BaseTask(Reserved, Generic[P, R]):
     """The common part of ``Task`` and ``AsyncTask``."""
 
-    _INTERNAL = frozenset({"bound_to", "declared", "join", "limits", "module_run", "own_key", "spec", "target"})
+    _INTERNAL = frozenset(
+        {
+            "bound_to",
+            "declared",
+            "declared_result",
+            "given",
+            "join",
+            "limits",
+            "module_run",
+            "own_key",
+            "parameter_types",
+            "spec",
+            "step",
+            "target",
+        }
+    )
     _stamp = 0
     """The stamp of the registry when the target was made."""
 
@@ -54,6 +70,13 @@ class BaseTask(Reserved, Generic[P, R]):
         self._job_options: Mapping[str, Any] = {}
         self._unimportable = naming.unimportable(self.fn)
         functools.update_wrapper(cast("Any", self), self.fn)
+
+    if not TYPE_CHECKING:  # a type checker must not accept every name
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if not name.startswith("_") and "_declared" in self.__dict__ and not hasattr(type(self), name):
+                self._refuse_option(name, value)
+            object.__setattr__(self, name, value)
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Create a job that runs this task in the background.
@@ -86,15 +109,28 @@ class BaseTask(Reserved, Generic[P, R]):
             arguments = self._signature.encode_call(args, kwargs)
         except UnknownArgument as error:
             raise self._about_option(error, kwargs) from None
+        except ArgumentError:
+            if any(isinstance(value, Supplied) for value in (*args, *kwargs.values())):
+                return self._partial(args, kwargs)
+            raise
         return Call(app, target, arguments, self._job_options)
 
+    def step(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Step[R]:
+        """A call whose first argument is the result of the part of the flow before it."""
+        return self._partial((UPSTREAM, *args), kwargs)
+
     def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
-        """Enqueue these calls, all or none, in this order."""
-        return self._app.enqueue_many(calls)
+        """Enqueue these calls, all or none, in this order.
+
+        The options of ``task.options(...)`` hold for every call that does not have them itself; tags are added, meta is
+        merged. With ``connection=`` all calls are enqueued in the transaction of this connection.
+        """
+        return self._app.enqueue_many(self._with_options(calls), connection=self._job_options.get("connection"))
 
     async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """Async version of ``enqueue_many``: enqueue these calls, all or none, in this order."""
-        return await self._app.aenqueue_many(calls)
+        connection = self._job_options.get("connection")
+        return await self._app.aenqueue_many(self._with_options(calls), connection=connection)
 
     def upgrade(self, fn: U) -> U:
         """Decorate a function that converts the arguments of jobs that were enqueued with an older signature.
@@ -134,6 +170,21 @@ class BaseTask(Reserved, Generic[P, R]):
             self.__dict__.pop("_target", None)
             self._stamp = stamp
         return self._target
+
+    @property
+    def declared_result(self) -> Any:
+        """The declared type of the result; ``Any`` without an annotation."""
+        return self._signature.returns
+
+    @property
+    def parameter_types(self) -> Mapping[str, Any]:
+        """The declared types of the parameters, by name."""
+        return self._signature.parameters
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """The job options of ``task.options(...)``, in normal form."""
+        return self._job_options
 
     @property
     def own_key(self) -> Key | None:
@@ -189,7 +240,6 @@ class BaseTask(Reserved, Generic[P, R]):
             pinned=o["pin_version"],
             bulk=self._declared.bulk,
             bounds=self._bounds,
-            part=self._part.name,
             breaker=next(iter(o["breaker"]), None),
             options=o,
         )
@@ -208,6 +258,13 @@ class BaseTask(Reserved, Generic[P, R]):
         return str(getattr(self, "__qualname__", self.name))
 
     # ---- private ------------------------------------------------------------------------------
+
+    def _partial(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Step[R]:
+        try:
+            made = self._signature.encode_partial(args, kwargs)
+        except UnknownArgument as error:
+            raise self._about_option(error, kwargs) from None
+        return Step(self._app, self.target, made.data, self._job_options, inputs=made.supplied)
 
     @property
     def _app(self) -> Mainspring:
@@ -234,18 +291,18 @@ class BaseTask(Reserved, Generic[P, R]):
             self._app.settings.routes.queue_for(self.name, declared.options["queue"]),
             signature.arguments,
             self._hide,
-            self._part,
+            self._schedule_bounds,
         )
 
     @property
-    def _part(self) -> ScheduleMembership:
-        """What the task's one schedule adds to all its jobs."""
-        return NO_PART if self._home.app is None else self._home.app.tasks.part_of(self.name)
+    def _schedule_bounds(self) -> tuple[BoundLimit, ...]:
+        """The limits that the task's one schedule adds to all its jobs."""
+        return () if self._home.app is None else self._home.app.tasks.schedule_bounds(self.name)
 
     @property
     def _bounds(self) -> tuple[BoundLimit, ...]:
         declared = (*self._declared.options["limit"], *self._declared.options["breaker"])
-        return (*bind(self.name, declared, f"task {self.name!r}"), *self._part.bounds)
+        return (*bind(self.name, declared, f"task {self.name!r}"), *self._schedule_bounds)
 
     @functools.cached_property
     def _hide(self) -> tuple[str, ...]:
@@ -257,6 +314,9 @@ class BaseTask(Reserved, Generic[P, R]):
             return self._hide
         except BadSignature:  # no job of this task can be decoded; each job reports the reason
             return tuple(self._declared.options["sensitive"])
+
+    def _with_options(self, calls: Iterable[Call[R]]) -> Iterable[Call[R]]:
+        return inheriting_calls(self._app, calls, self._job_options) if self._job_options else calls
 
     def _about_option(self, error: UnknownArgument, given: Mapping[str, Any]) -> UnknownArgument:
         """The error of an unknown argument; if it has the name of a job option, the hint says where options go."""
@@ -279,6 +339,17 @@ class BaseTask(Reserved, Generic[P, R]):
         twin.__dict__.update(self.__dict__)
         twin.__dict__.update(changed)
         return twin
+
+    def _refuse_option(self, name: str, value: object) -> None:
+        """Refuse ``task.retries = 9`` and ``task.rate_limit = "10/m"`` of Celery; other attributes are the user's."""
+        known = {option.name for option in options_for("task")}
+        hint = foreign_hint(name, "option")
+        if name in known:
+            hint = f"Write @app.task({name}=...) where the task is declared."
+            if name in {option.name for option in options_for("job")}:
+                hint = f"{hint[:-1]}, or task.options({name}=...) for one job."
+        if hint:
+            refuse_assigned(name, value, f"task {self.name!r}", hint)
 
     def _warn_unimportable(self) -> None:
         warnings.warn(

@@ -14,6 +14,7 @@ from mainspring.queues.records import QueueSettings
 from mainspring.stores.connect import StoreAddress
 from mainspring.tasks.hooks import Hooks
 from mainspring.tasks.middleware import Middleware
+from mainspring.tasks.routing import Routes
 from mainspring.tasks.spec import TaskSpec
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The largest number of jobs that this worker runs at the same time, in all its slots."""
     lease: int = 15_000_000
     sweep: int = 3_000_000
-    poll: int = 1_000_000
+    poll: int = 2_000_000
     drain: int = 25_000_000
     grace: int = 5_000_000
     until_empty: bool = False
@@ -101,3 +102,7 @@ class WorkerConfig(NamedTuple):
     """The schedules that the code declares."""
     program: str = ""
     """The name of the program; empty if it has none."""
+    routes: Routes = Routes()
+    """The queues of tasks, by name and pattern. The specs of the tasks have their queues already."""
+    replaced_caps: Mapping[str, int] = MappingProxyType({})
+    """``concurrency`` by queue in the settings of the app, which a number in the options of this worker replaces."""

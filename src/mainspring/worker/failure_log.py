@@ -13,8 +13,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import msgspec
+
 from mainspring.breakers.records import BREAKER_SUFFIX
 from mainspring.common.duration import format_duration
+from mainspring.common.text import cut
 from mainspring.states import State
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ def log_failed_attempt(attempt: RunningAttempt, error: ErrorRecord, retries: int
     """The attempt failed. The next attempt starts in ``delay`` microseconds."""
     if attempt.environment.job_lines is None and log.isEnabledFor(logging.WARNING):
         number, pause = attempt.claim.attempt, wait_text(delay)
-        text = f"attempt {number} of {retries + 1} failed: {shorten_error(error)}; retry in {pause}"
+        text = f"attempt {number} of {retries + 1} failed, retry in {pause}: {shorten_error(error)}"
         log_record(logging.WARNING, text, attempt.log_fields)
 
 
@@ -53,10 +56,41 @@ def log_dropped_result(attempt: RunningAttempt, note: ErrorRecord) -> None:
 
 
 def log_dead_with_worker(worker: str, why: str, jobs: Iterable[bytes], acks: Iterable[Ack] = ()) -> None:
-    """These jobs are dead because their worker ended. ``acks`` are searched for further dead jobs."""
-    for job in {*jobs, *(ack.id for ack in acks if ack.to is State.DEAD)}:
-        id = str(UUID(bytes=job))
-        log_record(logging.ERROR, f"job {id} is dead: its worker ended ({why})", {"job_id": id, "worker": worker})
+    """These jobs are dead because their worker ended. ``acks`` are the ends of the jobs that are charged for it."""
+    ends = {ack.id: ack for ack in acks}
+    for job in {*jobs, *ends}:
+        id, ack = str(UUID(bytes=job)), ends.get(job)
+        fields = {"job_id": id, "worker": worker}
+        said = _said(ack)
+        if ack is None or ack.to is State.DEAD:
+            log_record(logging.ERROR, f"job {id} is dead: its worker ended ({why}){said}", fields)
+        elif ack.to is State.RETRYING:
+            text = f"an attempt of job {id} ended with its worker ({why}), retry in {wait_text(ack.delay)}{said}"
+            log_record(logging.WARNING, text, fields)
+
+
+def _said(ack: Ack | None) -> str:
+    if ack is None or not ack.error:
+        return ""
+    from mainspring.codec import ErrorRecord  # heavy, and rarely needed in a supervisor
+
+    return f": {shorten_error(msgspec.json.decode(ack.error, type=ErrorRecord))}"
+
+
+def log_stuck_body(attempt: RunningAttempt, cause: str, place: str, consequence: str) -> None:
+    """The body was to be ended, but it is in a call that cannot be interrupted."""
+    where = f" at {place}" if place else ""
+    text = f"job {UUID(bytes=attempt.claim.id)} ({attempt.claim.task}) {cause} and does not end{where}: {consequence}"
+    log_record(logging.ERROR, text, attempt.log_fields)
+
+
+def log_stalled_loop(seconds: float) -> None:
+    """The event loop of this worker does not run, though no Python function runs on it."""
+    log.warning(
+        "the event loop of this worker has not run for %.1f s, and no function blocks it: the process gets no "
+        "processor time (a crowded machine, a CPU quota), or a thread holds the GIL in C code",
+        seconds,
+    )
 
 
 def log_blocked_loop(attempt: RunningAttempt | None, seconds: float, place: str) -> None:
@@ -95,7 +129,7 @@ def log_record(level: int, text: str, fields: Mapping[str, Any], error: ErrorRec
 
 def shorten_error(error: ErrorRecord) -> str:
     """The type and the message of an error, at most 500 characters."""
-    return f"{error.type}: {error.message}"[:_MESSAGE_LIMIT] if error.message else error.type
+    return cut(f"{error.type}: {error.message}", _MESSAGE_LIMIT) if error.message else error.type
 
 
 def wait_text(delay: int) -> str:

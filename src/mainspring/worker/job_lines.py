@@ -15,6 +15,7 @@ import msgspec
 from mainspring.codec import ErrorRecord, loads
 from mainspring.common.duration import format_duration
 from mainspring.common.redact import HIDDEN, hide, redact, redact_in
+from mainspring.common.text import cut
 from mainspring.errors import shown
 from mainspring.states import State
 from mainspring.worker.failure_log import log_record, shorten_error, wait_text
@@ -56,8 +57,8 @@ class JobLine(msgspec.Struct, frozen=True):
         call, outcome = self.call, self.outcome
         if width is not None:
             space = max(8, width - len(self.word) - len(self.tail) - 4)
-            outcome = _cut(outcome, max(space // 2, space - len(call)))
-            call = _cut(call, space - len(outcome))
+            outcome = cut(outcome, max(space // 2, space - len(call)))
+            call = cut(call, space - len(outcome))
         return f"{self.word}  {call}{outcome}  {self.tail}"
 
 
@@ -87,12 +88,12 @@ class JobLines:
                 return self._level, "done", said or _result(attempt, ack)
             case State.RETRYING:
                 number = f" (attempt {attempt.claim.attempt} of {attempt.retries + 1})"
-                return logging.WARNING, "failed", f"{_cut(said, _PART)}; retry in {wait_text(ack.delay)}{number}"
+                return logging.WARNING, "failed", f"{cut(said, _PART)}; retry in {wait_text(ack.delay)}{number}"
             case State.DEAD:
-                return logging.ERROR, "dead", f"{_cut(said, _PART)} ({ack.reason})"
+                return logging.ERROR, "dead", f"{cut(said, _PART)} ({ack.reason})"
             case State.CANCELLED:
                 words = error.message if error is not None else ""
-                return self._level, "cancelled", _cut(f": {words}" if words else "", _PART)
+                return self._level, "cancelled", cut(f": {words}" if words else "", _PART)
             case State.SCHEDULED:
                 return self._level, "snoozed", "" if ack.due is not None else f"; again in {wait_text(ack.delay)}"
             case _:
@@ -129,7 +130,7 @@ def describe_call(attempt: RunningAttempt) -> str:
             values.append(_value(found.pop(place)))
     values += [_value(redact_in(each, attempt)) for each in rest]
     values += [f"{key}={_value(value)}" for key, value in found.items()]
-    return redact(f"{name}({_cut(', '.join(values), _PART)})", attempt)
+    return redact(f"{name}({cut(', '.join(values), _PART)})", attempt)
 
 
 def _result(attempt: RunningAttempt, ack: Ack) -> str:
@@ -158,7 +159,3 @@ def _duration(run_us: int) -> str:
     if run_us < 1_000_000:
         return f"{run_us // 1_000} ms"
     return f"{run_us / 1e6:.1f} s" if run_us < 60_000_000 else format_duration(run_us // 1_000_000)
-
-
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: max(0, longest - 3)] + "..."

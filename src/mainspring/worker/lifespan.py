@@ -2,7 +2,7 @@
 
 A lifespan is a generator function, ``def`` or ``async def``, without parameters. The code before its ``yield`` runs
 before the first claim, the code after it when the worker stops. The value that it yields is ``ctx.state``; with several
-lifespans, ``ctx.state`` is a namespace with one attribute for each, named like the function. Lifespans are cleaned up
+lifespans, ``ctx.state`` has one attribute (or item) for each, named like the function. Lifespans are cleaned up
 in reverse order. Each has its own time limit; if one fails, the failure is logged and the others still run.
 """
 
@@ -23,6 +23,22 @@ log = logging.getLogger("mainspring.worker")
 _END = object()
 
 
+class LifespanState(SimpleNamespace):
+    """``ctx.state`` with several lifespans: ``ctx.state.database`` or ``ctx.state["database"]``."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name in vars(self):
+            return vars(self)[name]
+        raise KeyError(self._unknown(name))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(self._unknown(name))
+
+    def _unknown(self, name: str) -> str:
+        names = ", ".join(vars(self))
+        return f"ctx.state has one value for each lifespan, by the name of its function: {names}; there is no {name!r}"
+
+
 class Lifespans:
     """Runs the lifespans of one process."""
 
@@ -38,6 +54,11 @@ class Lifespans:
                     "must be a generator function, def or async def",
                     hint="Write: set up, yield, clean up.",
                 )
+            if needed := required_parameters(fn):
+                raise InvalidOption(
+                    "lifespan", fn, f"must have no parameters; it needs {', '.join(needed)}",
+                    hint="Use the app and the settings of its module in the function.",
+                )  # fmt: skip
 
     async def start(self) -> Any:
         """Start the lifespans in order; returns the state. If one fails, cleans up the earlier ones and raises."""
@@ -45,18 +66,17 @@ class Lifespans:
         try:
             for fn in self._functions:
                 span = fn()
-                self._open.append((_name(fn), span))
                 value = await _advance(span)
                 if value is _END:
                     raise InvalidOption("lifespan", fn, "ended without a yield", hint="Write: set up, yield, clean up.")
+                self._open.append((_name(fn), span))
                 values[_name(fn)] = value
         except BaseException:
-            self._open.pop()  # the one that failed
             await self.stop()
             raise
         if len(values) == 1:
             return next(iter(values.values()))
-        return SimpleNamespace(**values) if values else None
+        return LifespanState(**values) if values else None
 
     async def stop(self) -> None:
         """Clean up in reverse order. A failure of a lifespan is logged, not raised. Idempotent."""
@@ -73,6 +93,13 @@ class Lifespans:
                 )
             except Exception:
                 log.exception("lifespan %s failed to clean up", name)
+
+
+def required_parameters(fn: Callable[..., Any]) -> list[str]:
+    """The names of the parameters without a default."""
+    found = inspect.signature(fn).parameters.values()
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in found if each.default is each.empty and each.kind not in optional]
 
 
 def _name(fn: Callable[..., Any]) -> str:

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import msgspec
 
-from mainspring.breakers.records import BreakerRow
+from mainspring.breakers.records import BreakerSwap, StoredBreaker
 from mainspring.jobs.outcomes import Ack
 
 
 class Want(msgspec.Struct, frozen=True):
     """A request for up to ``n`` jobs from these base lanes and the lanes beside them.
 
-    The jobs come in the order of (priority descending, seq), but the first ``oldest`` jobs by seq alone. So the lowest
-    priority never starves.
+    The jobs come by their order keys, see :func:`mainspring.jobs.records.order_key`. A turn has its wants for free
+    slots before its wants with ``ahead``, and the reply has the claims in the order of the wants.
     """
 
     lanes: tuple[str, ...]
     n: int
-    oldest: int = 0
-    limited: int | None = None
-    """At most this many of the jobs use a *scarce* bucket, because a job that is claimed ahead of a free slot uses
-    capacity without running; None means any number. See :data:`mainspring.limits.records.PLENTIFUL`."""
+    ahead: bool = False
+    """The jobs will wait for a slot, and a job that waits uses capacity without running. So they are jobs without
+    limits, or jobs whose limits are all plentiful: see :data:`mainspring.limits.records.PLENTIFUL`."""
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
@@ -45,8 +44,6 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     record: bytes
     turn: int
     """The number of the turn that claimed the job. A repeated turn returns the same number."""
-    of_part: bool = False
-    """The job is a run of a schedule: it has the mark of :func:`mainspring.schedules.records.part_mark`."""
 
 
 class CancelOrder(msgspec.Struct, frozen=True):
@@ -76,11 +73,10 @@ class TurnResult(msgspec.Struct, frozen=True):
     """When a rate or breaker lets a job through that this turn asked for and did not get, as far as it examined."""
     held: tuple[str, ...] = ()
     """Queues with a job that this turn asked for and for which an unkeyed limit had no capacity: they are not empty."""
-    breakers: tuple[BreakerRow, ...] = ()
-    """The breakers that this turn has opened, closed, or begun to probe."""
-    short: tuple[bytes, ...] = ()
-    """The ids of the claims that use a scarce bucket: they must not wait for a slot. Claims that a repeated turn
-    returns again are not among them."""
+    breakers: tuple[StoredBreaker, ...] = ()
+    """The breakers that the turn names, as they are after it; without those that are not declared."""
+    passed: bool = False
+    """A want with ``ahead`` passed over jobs that may start, but only in a free slot."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +124,22 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.lost or now - self.seen > self.lease
 
 
+class LeadResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The reply to :meth:`Store.lead`: what this worker leads, and when the services of the fleet have work."""
+
+    now: int
+    services: tuple[str, ...] = ()
+    """The services that this worker leads, for the span of the call."""
+    fleet: int = 1
+    """About how many workers the store has."""
+    next_due: int | None = None
+    """When a promotion has work: see ``PromoteResult.next_due``. In the past if it is late."""
+    next_look: int | None = None
+    """The first ``look`` of the schedules that are not always due. In the past if that schedule is late."""
+    always_due: bool = False
+    """Whether there is a schedule with ``look=ALWAYS_DUE``: an occurrence waits, for example for other schedules."""
+
+
 class RescueResult(msgspec.Struct, frozen=True):
     """The jobs that a rescue or a retirement moved, by their new state. ``taken`` is False if the compare failed."""
 
@@ -136,8 +148,6 @@ class RescueResult(msgspec.Struct, frozen=True):
     retrying: tuple[bytes, ...] = ()
     dead: tuple[bytes, ...] = ()
     cancelled: tuple[bytes, ...] = ()
-    breakers: tuple[BreakerRow, ...] = ()
-    """The breakers that this call has opened or closed."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,8 +161,9 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     acks: tuple[Ack, ...] = ()
     wants: tuple[Want, ...] = ()
     suspects: int = 1
-    """How many suspects may be among the claims: 0 if the worker runs a job with a crash."""
+    """How many suspects may be among the claims: 0 if the worker holds a job that crashed before
+    (:func:`mainspring.jobs.lanes.excludes_suspects`)."""
     holds: tuple[tuple[bytes, int], ...] | None = None
     """From time to time, all leases that the worker believes to have. ``gone`` of the reply names the invalid ones."""
-    good: tuple[tuple[str, int], ...] = ()
-    """For breakers with a share: the number of successes that the worker has not reported before."""
+    breakers: tuple[BreakerSwap, ...] = ()
+    """The breakers that this turn writes or reads: those whose work has ended or begun to probe, each once."""

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mainspring.codec import dumps
+from mainspring.common.callables import source_hash
 from mainspring.common.clock import boottime
 from mainspring.common.ids import worker_id
 from mainspring.errors import did_you_mean, mask_url
@@ -20,12 +21,21 @@ from mainspring.jobs.query import Query
 from mainspring.queues.records import QueueSettings
 from mainspring.schedules.sync import sync
 from mainspring.stores.records import Document
-from mainspring.stores.shared.programs import PROGRAMS, describe_foreign, describe_program
+from mainspring.stores.shared.programs import (
+    PROGRAMS,
+    REFRESH,
+    describe_foreign,
+    describe_program,
+    describe_same_names,
+    tasks_of_programs,
+)
+from mainspring.tasks.spec import find_bad_signatures
 from mainspring.worker.eligibility import all_lane_kinds, runnable_tasks
-from mainspring.worker.records import Beat, Registration
+from mainspring.worker.records import Beat, Registration, RescueResult
 from mainspring.worker.retry_log import RetryLog
 
 if TYPE_CHECKING:
+    from mainspring.jobs.outcomes import Ack
     from mainspring.limits.records import Limit
     from mainspring.queues.records import QueueRow
     from mainspring.stores.base import Store
@@ -145,7 +155,8 @@ async def declare_queues(store: Store, queues: Mapping[str, QueueSettings], outa
 
 
 async def record_program(store: Store, config: WorkerConfig, outage: Outage) -> None:
-    """Store the name and the tasks of this program. Warn if all programs of the store are foreign to this one."""
+    """Store the name and the tasks of this program. Warn if all programs of the store are foreign to this one, and if
+    one of them has a task of the same name with another function."""
     if not config.program:
         return
     retry_log = RetryLog("reading the programs of the store", log, outage)
@@ -153,9 +164,11 @@ async def record_program(store: Store, config: WorkerConfig, outage: Outage) -> 
     url, namespace = mask_url(config.store.url), config.store.namespace
     if said := describe_foreign(config.program, config.tasks, known, url=url, namespace=namespace):
         log.warning(said)
-    data, mine = describe_program(config.tasks), {doc.name: doc for doc in known}.get(config.program)
-    if mine is None or mine.data != data:
-        now = await _retry(store.now, retry_log)
+    now, tasks = await _retry(store.now, retry_log), {name: source_hash(spec.fn) for name, spec in config.tasks.items()}
+    if said := describe_same_names(config.program, tasks, known, now, url=url, namespace=namespace):
+        log.warning(said)
+    data, mine = describe_program(tasks), {doc.name: doc for doc in known}.get(config.program)
+    if mine is None or mine.data != data or now - mine.version > REFRESH:
         await _retry(functools.partial(store.put_document, Document(PROGRAMS, config.program, now, data)), retry_log)
     others = [doc.name for doc in known if doc.name != config.program]
     if mine is not None and others:
@@ -163,23 +176,84 @@ async def record_program(store: Store, config: WorkerConfig, outage: Outage) -> 
 
 
 async def warn_of_unknown_queues(store: Store, config: WorkerConfig, stored: Collection[str], outage: Outage) -> None:
-    """Warn of a queue that was given to this worker, if no task, no ``app.queue`` and no stored job names it.
+    """Warn of a queue that was given to this worker if no task, no ``app.queue`` and no stored job names it.
 
-    Such a name is most likely misspelt. The warning is not an error: another program may use the queue later.
+    Such a name is most likely misspelt. The warning is not an error: another program may use the queue later, and
+    ``concurrency`` in the settings of the app may name queues of its other workers.
     """
-    unknown = sorted({*config.settings.queues}.difference(config.known_queues, stored)) if config.chosen_queues else []
-    for queue in unknown:
+    capped = {*config.settings.concurrency}.difference(config.settings.queues)
+    given = capped.union(config.settings.queues if config.chosen_queues else ())
+    for queue in sorted(given.difference(config.known_queues, stored)):
         of_queue = Query.where(queues=[queue])
         counts = await _retry(functools.partial(store.count, of_queue), RetryLog("looking at queues", log, outage))
         if not any(counts.values()):
             near = did_you_mean(queue, {*config.known_queues, *stored})
-            log.warning("no task, no app.queue(...) and no stored job uses the queue %r%s", queue, near)
+            where = "concurrency: " if queue in capped else ""
+            log.warning("%sno task, no app.queue(...) and no stored job uses the queue %r%s", where, queue, near)
+
+
+def warn_of_replaced_caps(config: WorkerConfig) -> None:
+    """Warn if ``concurrency`` by queue in the settings has no effect: ``-c 8`` of this worker replaces it."""
+    settings = config.settings
+    if caps := {queue: cap for queue, cap in config.replaced_caps.items() if queue in settings.queues}:
+        shown = ", ".join(f"{queue}={cap}" for queue, cap in sorted(caps.items()))
+        flags = " ".join(f"-c {queue}={cap}" for queue, cap in sorted(caps.items()))
+        log.warning(
+            "concurrency=%d of this worker replaces concurrency by queue (%s) of the settings: these queues have no "
+            "cap of their own here. For the caps instead: %s; for a cap in the whole fleet: app.queue(..., limit=...)",
+            settings.max_jobs, shown, flags,
+        )  # fmt: skip
+
+
+def report_bad_signatures(config: WorkerConfig) -> None:
+    """Log the tasks whose annotations cannot be resolved: no job of them can be enqueued, and none can run."""
+    for error in find_bad_signatures(config.tasks.values()):
+        log.error("%s", error)
+
+
+async def warn_of_missing_slots(store: Store, config: WorkerConfig, outage: Outage) -> None:
+    """Warn of tasks that this worker cannot run because it has no slots for them, if no other live worker can."""
+    settings = config.settings
+    for kind, slots in (("async", settings.async_slots), ("thread", settings.thread_slots)):
+        if slots or "worker" not in settings.roles:
+            continue
+        names = set[str]()
+        for name, spec in config.tasks.items():
+            queue = config.routes.queue_for(name, spec.options["queue"])
+            if spec.kind == kind and queue in settings.queues:
+                names.add(name)
+        if not names:
+            continue
+        workers = await _retry(store.workers, RetryLog("looking at workers", log, outage))
+        if left := sorted(names.difference(*(worker.tasks for worker in workers))):
+            few = ", ".join(map(repr, left[:5])) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+            what = "def" if kind == "thread" else "async def"
+            log.warning("%s_slots=0: no live worker runs the %s tasks %s; their jobs stay ready", kind, what, few)
 
 
 def warn_of_unknown_hook_tasks(config: WorkerConfig) -> None:
     """Warn of hooks with ``task=`` that matches no task of this worker: the name is most likely misspelt."""
     for text in config.hooks.without_task(config.tasks):
         log.warning(text)
+
+
+async def warn_of_unmatched_routes(store: Store, config: WorkerConfig, outage: Outage) -> None:
+    """Warn of routes that match no task, neither of this program nor of the other programs of the store.
+
+    Such a name is most likely misspelt. The warning is not an error: the program may enqueue jobs by name for a program
+    that has not started yet.
+    """
+    unmatched = config.routes.without_task(config.tasks)
+    if not unmatched:
+        return
+    retry_log = RetryLog("reading the programs of the store", log, outage)
+    others = tasks_of_programs(await _retry(functools.partial(store.documents, PROGRAMS), retry_log))
+    if others is None:
+        return
+    known = others.union(config.tasks, *(worker.tasks for worker in await _retry(store.workers, retry_log)))
+    for route in config.routes.without_task(known):
+        queue = config.routes.table[route]
+        log.warning("the route %r to queue %r matches no task%s", route, queue, did_you_mean(route, known))
 
 
 async def declare_schedules(store: Store, config: WorkerConfig, outage: Outage) -> None:
@@ -189,13 +263,17 @@ async def declare_schedules(store: Store, config: WorkerConfig, outage: Outage) 
         await _retry(lambda: sync(store, code), RetryLog("storing schedules", log, outage))
 
 
-async def retire(store: Store, worker: str, limit: float) -> None:
-    """Delete the worker's row, within ``limit`` seconds. If that fails, its lease ends by itself."""
+async def retire(
+    store: Store, worker: str, limit: float, cause: Outcome = Outcome.INTERRUPTED, acks: Sequence[Ack] = ()
+) -> RescueResult | None:
+    """Delete the worker's row, within ``limit`` seconds. If that fails (None), its lease ends by itself."""
     try:
         async with asyncio.timeout(limit):
-            await store.retire(worker, Outcome.INTERRUPTED)
+            return await store.retire(worker, cause, acks)
     except Exception as error:  # noqa: BLE001 - the lease of the worker ends by itself
-        log.warning("worker %s could not remove its row from the store; its lease will expire: %s", worker, error)
+        why = f"no answer in {limit:g} s" if isinstance(error, TimeoutError) else error
+        log.warning("worker %s could not remove its row from the store; its lease will expire: %s", worker, why)
+        return None
 
 
 async def _retry(call: Callable[[], Awaitable[R]], retry_log: RetryLog) -> R:

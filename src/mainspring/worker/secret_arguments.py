@@ -7,6 +7,7 @@ word. They are searched when a job logs or raises, so a job that does neither co
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,16 +31,21 @@ def remember_declared(spec: TaskSpec, body: JobBody) -> None:
     remember([given.get(name) for name in {*body.hide, *spec.hide}])
 
 
-def remember_all(spec: TaskSpec, record: bytes) -> None:
+def remember_all(spec: TaskSpec, record: bytes, inputs: Mapping[str, bytes] | None = None) -> None:
     """Hide the values of all secret arguments in the rest of this process, which runs one job only."""
-    remember(find_secrets(spec, record), shortest=SHORTEST_WORD)
+    remember(find_secrets(spec, record, inputs), shortest=SHORTEST_WORD)
 
 
-def find_secrets(spec: TaskSpec, record: bytes) -> tuple[str, ...]:
-    """The texts to hide in the errors and log lines of a job; empty if its record cannot be read."""
+def find_secrets(spec: TaskSpec, record: bytes, inputs: Mapping[str, bytes] | None = None) -> tuple[str, ...]:
+    """The texts to hide in the errors and log lines of a job; empty if its record cannot be read.
+
+    ``inputs``: arguments that are results of other jobs, as JSON.
+    """
     try:
         body = _decode_body(record)
-        return secrets_in(_by_name(spec, body), {*body.hide, *spec.hide})
+        given = _by_name(spec, body)
+        given.update((name, loads(data)) for name, data in (inputs or {}).items())
+        return secrets_in(given, {*body.hide, *spec.hide})
     except Exception:  # noqa: BLE001 - the job is dead as undecodable, and says why
         return ()
 

@@ -9,18 +9,20 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
+from mainspring.breakers.records import BreakerRow
 from mainspring.common.clock import boottime
-from mainspring.common.ids import id_text
+from mainspring.common.duration import format_duration
+from mainspring.jobs.outcomes import Outcome
 from mainspring.limits.records import Limit
 from mainspring.schedules.plan import ScheduleNews
 from mainspring.stores.base import Store
-from mainspring.worker import registration, roles
+from mainspring.worker import failure_log, registration, roles
 from mainspring.worker.config import WorkerConfig
 from mainspring.worker.eligibility import lane_kinds
 from mainspring.worker.events.dispatcher import EventDispatcher
-from mainspring.worker.events.names import MovedJob
+from mainspring.worker.events.names import MovedJob, moved_by_acks, moved_by_rescue
 from mainspring.worker.job_lines import job_lines_at
-from mainspring.worker.lease.shared_state import ORDERED, STUCK, Phase, SharedState
+from mainspring.worker.lease.shared_state import ON_LOOP, ORDERED, STUCK, Phase, RunningBody, SharedState
 from mainspring.worker.lifespan import Lifespans
 from mainspring.worker.loop.demand import Demand
 from mainspring.worker.loop.left_jobs import LeftJobs
@@ -32,10 +34,12 @@ from mainspring.worker.registration import Heartbeats, MakeHeartbeats
 from mainspring.worker.retry_log import Outage
 from mainspring.worker.run.attempt import Ending, RunEnvironment, RunningAttempt
 from mainspring.worker.run.dispatch import Dispatcher
+from mainspring.worker.run.forked import guard_loop
 from mainspring.worker.run.place import find_place
 from mainspring.worker.run.progress import ReportSender
 from mainspring.worker.run.slots.lending import SlotLender
 from mainspring.worker.supervise import kill_rules
+from mainspring.worker.supervise.blame import ack_early_jobs_of_crash
 from mainspring.worker.supervise.drain import WorkerDrain
 from mainspring.worker.supervise.signals import Exit
 
@@ -44,6 +48,7 @@ log = logging.getLogger("mainspring.worker")
 TICK = 0.5
 _HOOKS = 0.4
 """The part of the grace in which hooks get the last events: sending the last acks takes the rest."""
+_BROKEN = "user code ended its event loop"
 _ENDS = {
     0: "the jobs that it had started are finished",
     3: "unfinished jobs were handed back",
@@ -68,7 +73,7 @@ class ServiceHost(NamedTuple):
     """Jobs became ready."""
     on_expired: Callable[[Sequence[bytes]], None] | None
     """These jobs expired."""
-    on_rescued: Callable[[str, RescueResult], None] | None
+    on_rescued: Callable[[str, RescueResult, Sequence[BreakerRow]], None] | None
     """The jobs of this worker were rescued."""
     on_schedule_news: Callable[[str, ScheduleNews, int], None] | None
     """Something happened to this schedule, at this time of the store."""
@@ -82,8 +87,12 @@ class WorkerServices(NamedTuple):
     """A job is due now."""
     on_runs_ended: Callable[[Collection[str]], None] | None = None
     """Runs of these schedules have ended."""
+    runs_settled: Callable[[], bool] | None = None
+    """Whether the reported ends of runs have been taken in, with the runs that they start."""
     wait_schedules_fired: Callable[[], Awaitable[object]] | None = None
     """Waits until the schedules that were due at the start have been fired."""
+    fleet: Callable[[], int] = lambda: 1
+    """About how many workers the store has."""
 
 
 MakeServices = Callable[[ServiceHost], WorkerServices]
@@ -131,6 +140,9 @@ class Worker:
         self._make_services = services
         self._lifespans = Lifespans(config.lifespans, config.settings.grace / 1e6)
         self._ended = False
+        self._stopping = False  # a drain or stop order came: the worker claims no more
+        self._broken = False  # user code has ended the event loop
+        self._crashed: list[RunningBody] = []
         self._left: LeftJobs | None = None  # set when no job is left to wait for, with until_empty or burst
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn_loop: TurnLoop | None = None
@@ -160,13 +172,14 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._shared_state.phase = Phase.STARTING
         tick = self._loop.create_task(self._tick())
-        try:
-            await self._store.open()
-            self._build()
-            code = await self._serve() if await self._start_unless_ended() else 0
-        finally:
-            tick.cancel()
-            await self._shut_down()
+        with guard_loop(self._loop):
+            try:
+                await self._store.open()
+                self._build()
+                code = await self._serve() if await self._start_unless_ended() else 0
+            finally:
+                tick.cancel()
+                await self._shut_down()
         return self._report_end(code)
 
     async def wait_started(self) -> None:
@@ -201,9 +214,22 @@ class Worker:
         if self._events is not None:
             self._events.on_jobs_moved(jobs)
 
+    def on_loop_broken(self) -> None:
+        """User code has ended the event loop, which does not run now: stop when it runs again.
+
+        The jobs whose bodies ran on the loop count as crashed, as if the process had died. Bodies in threads are handed
+        back.
+        """
+        if self._turn_loop is not None and not self._broken:
+            self._broken = True
+            self._crashed = [body for body in self._shared_state.jobs() if body.flags & ON_LOOP]
+            self._turn_loop.abandon_bodies_of_loop()
+        self._order("stop")
+
     def registration(self) -> Registration:
         """The worker's row in the store."""
-        return registration.build_registration(self._config, {**self._info, "claiming": self.turns_succeed})
+        more = {"stopping": True} if self._stopping else {}
+        return registration.build_registration(self._config, {**self._info, "claiming": self.turns_succeed, **more})
 
     @property
     def turns_succeed(self) -> bool:
@@ -223,7 +249,7 @@ class Worker:
         dispatcher = self._dispatcher = Dispatcher(
             config, self._shared_state, environment,
             on_started=events.on_started if events is not None and config.hooks.has("started") else None,
-            on_stuck=self._on_stuck, declare_limits=self._declare_limits,
+            on_stuck=self._on_stuck, declare_limits=self._declare_limits, store=self._store,
         )  # fmt: skip
         self._demand = Demand(
             settings.queues, settings.concurrency, dispatcher.pools, max_jobs=settings.max_jobs,
@@ -287,6 +313,10 @@ class Worker:
         rows = await registration.declare_queues(store, config.queues, outage)
         await registration.declare_schedules(store, config, outage)
         registration.warn_of_unknown_hook_tasks(config)
+        registration.warn_of_replaced_caps(config)
+        registration.report_bad_signatures(config)
+        await registration.warn_of_missing_slots(store, config, outage)
+        await registration.warn_of_unmatched_routes(store, config, outage)
         await registration.warn_of_unknown_queues(store, config, {row.name for row in rows}, outage)
         assert self._demand is not None
         if any(row.settings.order == "lifo" and row.name in config.settings.queues for row in rows):
@@ -311,7 +341,8 @@ class Worker:
         self._tasks = [turns]
         self._run_beside(self._environment.reports.run())
         if roles.WORKER in self._config.settings.roles:
-            self._run_beside(wake_on_new_jobs(self._store, self._turn_loop, self._config, self._outage))
+            fleet = self._services.fleet
+            self._run_beside(wake_on_new_jobs(self._store, self._turn_loop, self._config, self._outage, fleet))
         for service in self._services.services:
             self._run_beside(service.run())
         if self._config.settings.ends_when_empty:
@@ -325,7 +356,8 @@ class Worker:
         self._tasks.append(ending)
         await asyncio.wait({turns, ending}, return_when=asyncio.FIRST_COMPLETED)
         if turns.done() and not ending.done() and (error := turns.exception()) is not None:
-            log.critical("the turn loop failed with an unexpected error: %r", error)
+            if self.supervised:  # an embedded worker logs its own end
+                log.critical("the turn loop failed with an unexpected error: %r", error)
             raise error
         return await ending
 
@@ -334,7 +366,9 @@ class Worker:
         assert self._turn_loop is not None
         if self._services.wait_schedules_fired is not None:
             await self._services.wait_schedules_fired()
-        self._left = await wait_until_empty(self._store, self._turn_loop, self._config, self._outage)
+        self._left = await wait_until_empty(
+            self._store, self._turn_loop, self._config, self._outage, self._services.runs_settled
+        )
         self.drain()
 
     def _run_beside(self, work: Coroutine[Any, Any, None]) -> None:
@@ -364,14 +398,17 @@ class Worker:
         assert self._drain is not None
         if attempt.ending not in (Ending.HARD, Ending.CANCEL):
             return
-        job = f"job {id_text(attempt.claim.id)} ({attempt.claim.task})"
+        cause = "was cancelled"
+        if attempt.ending is Ending.HARD:
+            cause = f"ran longer than its timeout of {format_duration(attempt.timeout / 1e6)}"
+        place = find_place(attempt)
         if not self.supervised:
-            log.error(
-                "%s does not end, and its slot stays occupied until it does: an embedded worker cannot be replaced", job
-            )
+            consequence = "its slot stays occupied until it does, for an embedded worker cannot be replaced"
+            failure_log.log_stuck_body(attempt, cause, place, consequence)
             return
-        log.error("%s does not end: this worker finishes its other jobs, and the supervisor replaces it", job)
-        self._report_place(attempt, find_place(attempt))
+        consequence = "this worker finishes its other jobs, and the supervisor replaces it"
+        failure_log.log_stuck_body(attempt, cause, place, consequence)
+        self._report_place(attempt, place)
         for each in attempt.jobs:
             if each.slot >= 0:
                 self._shared_state.mark(each.slot, STUCK | ORDERED if attempt.ending is Ending.CANCEL else STUCK)
@@ -400,6 +437,9 @@ class Worker:
     def _begin_end(self, order: str) -> None:
         if self._drain is None or self._ended:
             return  # called again when the worker is built; or the shared state may be closed
+        self._stopping = True
+        if self.heartbeats is not None:
+            self.heartbeats.wake()  # the row of the worker says so from now on
         if self._shared_state.phase != Phase.REPLACE:
             self._shared_state.phase = Phase.DRAINING
         if order == "drain":
@@ -420,16 +460,36 @@ class Worker:
         if self._dispatcher is not None:
             self._dispatcher.end_all()  # no body runs any more, unless run() itself was cancelled
             self._dispatcher.close()
+        retiring = self._drain is not None and self._drain.all_acked and not self._left_to_supervisor()
+        if retiring and self._broken:
+            await self._retire_broken()
         if self._events is not None:
             await self._events.close(_HOOKS * settings.grace / 1e6)
         await self._lifespans.stop()
         if self.heartbeats is not None:
             self.heartbeats.stop()
-        if self._drain is not None and self._drain.all_acked and not self._left_to_supervisor():
+        if retiring and not self._broken:
             await registration.retire(self._store, self.id, min(1.0, settings.grace / 1e6))
         if self._shared_state.phase != Phase.REPLACE:
             self._shared_state.phase = Phase.DONE
         self._ended = True
+
+    async def _retire_broken(self) -> None:
+        """Give back the jobs that ran on the event loop when user code ended it, as crashed."""
+        acks = ack_early_jobs_of_crash(self._crashed, self.id, self._config.version)
+        limit = min(1.0, self._config.settings.grace / 1e6)
+        if self.heartbeats is not None:
+            self.heartbeats.stop()  # a heartbeat after the retirement would find the worker lost
+        given = await registration.retire(self._store, self.id, limit, Outcome.CRASHED, acks)
+        if given is None or not given.taken:
+            return
+        failure_log.log_dead_with_worker(self.id, _BROKEN, given.dead, acks)
+        log.warning(
+            "worker %s ended (%s): %d of its jobs are ready again, %d retry later, %d are dead",
+            self.id, _BROKEN, len(given.ready), len(given.retrying), len(given.dead) + len(acks),
+        )  # fmt: skip
+        if self._events is not None:
+            self._events.on_jobs_moved([*moved_by_acks(self.id, acks), *moved_by_rescue(self.id, given)])
 
     def _report_end(self, code: int) -> int:
         """Log the end and what is left. Returns the exit code."""

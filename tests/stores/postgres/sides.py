@@ -10,17 +10,17 @@ import psycopg
 
 from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import ActResult, AttemptReport, Batch, Enqueued, NewJob
+from mainspring.jobs.records import ActResult, AttemptReport, Enqueued, JobBatch, NewJob
 from mainspring.limits.records import Bucket, HoldResult, Limit
 from mainspring.queues.records import QueueMode
-from mainspring.schedules.records import ScheduleDependency, ScheduleSwap, SwapResult
+from mainspring.schedules.records import ScheduleSwap, SwapResult
 from mainspring.states import Action
 from mainspring.stores.base import CRASH_DELAYS
 from mainspring.stores.postgres import PostgresStore, fleet, holders, queues, schedules
 from mainspring.stores.postgres.driver.database import Database
 from mainspring.stores.postgres.driver.session import Step
 from mainspring.stores.postgres.driver.statements import fill_schema
-from mainspring.stores.postgres.jobs import actions, dependencies, reports
+from mainspring.stores.postgres.jobs import actions, reports
 from mainspring.stores.postgres.jobs.claim import LowWaterMarks
 from mainspring.stores.postgres.jobs.enqueue import enqueue_call, enqueue_reply
 from mainspring.stores.postgres.limits import limits_json
@@ -57,7 +57,7 @@ class Side:
         return await run_turn(self.db, LowWaterMarks(self.db), turn)
 
     async def enqueue(self, *jobs: NewJob, batch: bytes = b"b", retry: bool = False) -> list[Enqueued]:
-        made = Batch(id=batch, jobs=jobs, retry=retry, limits=limits_of(jobs))
+        made = JobBatch(id=batch, jobs=jobs, retry=retry, limits=limits_of(jobs))
         return enqueue_reply(made, await self.run(*enqueue_call(made, self.schema, None)))
 
     async def beat(self, worker: str) -> BeatResult:
@@ -86,11 +86,8 @@ class Side:
         await self.run(f"select {self.schema}.declare_limits_v1(%s::jsonb)", (limits_json(declared),))
 
     async def swap(self, swap: ScheduleSwap, *jobs: NewJob) -> SwapResult:
-        batch = Batch(id=swap.name.encode() + jobs[0].id, jobs=jobs) if jobs else None
+        batch = JobBatch(id=swap.name.encode() + jobs[0].id, jobs=jobs) if jobs else None
         return await schedules.swap_schedule(self.db, swap, batch)
-
-    async def link(self, *links: ScheduleDependency) -> None:
-        await dependencies.set_dependencies(self.db, links)
 
     async def hold(self, holder: bytes, buckets: Sequence[Bucket], *limits: Limit, ttl: int) -> HoldResult:
         return await holders.hold(self.db, holder, buckets, ttl, limits, 0, info=b"", fenced=True)

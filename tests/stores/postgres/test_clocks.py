@@ -6,12 +6,15 @@ import asyncio
 import time
 from uuid import UUID
 
+import psycopg
+
 from mainspring.common.clock import MovableClock, to_datetime
 from mainspring.common.ids import new_id
 from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.records import JobBatch
 from mainspring.queues.records import QueueMode
 from mainspring.stores.postgres import PostgresStore
-from mainspring.testing.contract.hands import HOUR, LANE, Hand, ids, job, one, put_in, row
+from mainspring.testing.contract.hands import HOUR, LANE, SECOND, Hand, ids, job, one, put_in, row
 from mainspring.worker.records import Turn, Want
 from tests.stores.postgres.sides import Sides
 
@@ -53,6 +56,24 @@ async def test_tokens_grow_also_when_the_clock_steps_back(postgres_owner_url: st
     await store.retire(hand.name, Outcome.INTERRUPTED)
     again = await (await Hand(store).join()).take_one()
     assert (again.id, again.token) == (made.id, claim.token + 1)
+    await store.close()
+
+
+async def test_the_age_of_jobs_grows_while_a_transaction_of_a_caller_is_open(
+    postgres_owner_url: str, namespace: str
+) -> None:
+    """Its enqueue has moved the order of arrival to the time. Those of others do so after it, before its end."""
+    clock = MovableClock()
+    store = PostgresStore(postgres_owner_url, namespace=namespace, clock=clock)
+    await store.open()
+    await store.migrate()
+    await one(store)
+    with psycopg.connect(postgres_owner_url) as caller:
+        clock.advance("1h")
+        await asyncio.to_thread(store.enqueue_now, JobBatch(id=new_id().bytes, jobs=(job(),)), caller)
+        clock.advance("1h")
+        late = await one(store)
+        assert clock.now_us() - (await row(store, late)).seq < SECOND
     await store.close()
 
 

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
 from mainspring.jobs.records import Edge, Enqueued
 from mainspring.states import Action, Reason, State
 from mainspring.stores.postgres import PostgresStore
@@ -75,26 +76,24 @@ class TestJoin:
         await sides.behind(first, second, lambda: second.turn(ack_turn(right, dead)))
         assert await ending(store, join) == (State.CANCELLED, Reason.PARENT)
 
-    async def test_a_deadlock_among_dependents_is_repeated(self, store: PostgresStore, sides: Sides) -> None:
-        """Children are locked level by level, so two ends can cross. The server ends one transaction, and nothing
-        is lost.
+    async def test_a_deadlock_is_repeated(self, store: PostgresStore, sides: Sides) -> None:
+        """An action locks jobs in the order of ids, a turn locks the job that ends and then its child. The server ends
+        one transaction, and nothing is lost.
         """
-        (left, a), (right, b) = await running(store), await running(store)
-        middle = job(queue="j", id=b"\x00" * 15 + b"\x03", after=[Edge(a.id), Edge(b.id)])
-        low = job(queue="j", id=b"\x00" * 15 + b"\x01", after=[middle])
-        crossed = job(queue="j", id=b"\x00" * 15 + b"\x02", after=[Edge(a.id), middle])
-        await put_in(store, middle, low, crossed)
+        hand, claim = await running(store)
+        child = await one(store, job(queue="j", id=b"\x00" * 15 + b"\x01", after=[Edge(claim.id)]))
         holder = await sides.open()
-        await holder.run(f"select 1 from {store.schema}.jobs where id = %s for update", (low.id,))
-        # right: middle, then waits at low; left: crossed, then waits at middle; then right wants crossed.
-        one_end = asyncio.create_task(right.kill(b))
+        await holder.run(f"select 1 from {store.schema}.jobs where id = %s for update", (child.id,))
+        query = Query(ids=(child.id, claim.id))
+        acting = asyncio.create_task(store.act(Action.REPRIORITISE, query, priority=5))
         await sides.until_waiting(1)
-        other_end = asyncio.create_task(left.kill(a))
+        acking = asyncio.create_task(hand.succeed(claim))
         await sides.until_waiting(2)
         await holder.commit()
-        await asyncio.gather(one_end, other_end)
-        for each in (middle, low, crossed):
-            assert await ending(store, each) == (State.CANCELLED, Reason.PARENT)
+        said, _ = await asyncio.gather(acting, acking)
+        assert said.done == (child.id,)
+        found = await row(store, child)
+        assert (found.state, found.priority) == (State.READY, 5)
 
 
 class TestLimit:

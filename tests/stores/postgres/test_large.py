@@ -9,7 +9,7 @@ import psycopg
 from mainspring.common.ids import new_id, new_ids
 from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch, NewJob, UniqueKey
+from mainspring.jobs.records import JobBatch, NewJob, UniqueKey
 from mainspring.queues.records import QueueMode
 from mainspring.states import State
 from mainspring.stores.postgres import PostgresStore
@@ -82,7 +82,7 @@ class TestLargeBatches:
         """The call has 10 s. A search through a list for each job would take longer."""
         (held,) = await put_in(store, job(unique=KEY))
         jobs = [NewJob(id=each.bytes, task="t", queue="q", kind="any") for each in new_ids(40_000)]
-        batch = Batch(id=new_id().bytes, jobs=(*jobs, job(unique=KEY)))
+        batch = JobBatch(id=new_id().bytes, jobs=(*jobs, job(unique=KEY)))
         said = store.enqueue_now(batch)
         assert [each.created for each in said] == [True] * len(jobs) + [False]
         assert said[-1].id == held.id

@@ -12,7 +12,7 @@ import pytest
 from mainspring.common.ids import new_id
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch
+from mainspring.jobs.records import JobBatch
 from mainspring.limits.records import Bucket, Limit
 from mainspring.queues.records import QueueSettings
 from mainspring.states import Action
@@ -189,7 +189,7 @@ class TestLanes:
         coming = [job(buckets=[TENANT]), job(buckets=[bucket("tenant", 1, key="new")]), job(buckets=[GATE])]
         limits = (Limit(name="gate", size=1),)
         with psycopg.connect(postgres_url) as connection:
-            store.enqueue_now(Batch(id=new_id().bytes, jobs=tuple(coming), limits=limits), connection)
+            store.enqueue_now(JobBatch(id=new_id().bytes, jobs=tuple(coming), limits=limits), connection)
             (claim,) = await asyncio.wait_for(hand.take(9), 30)
             assert claim.id == made.id
             assert await rows(store, sides) == []
@@ -206,7 +206,7 @@ class TestLanes:
             connection.isolation_level = level
             connection.execute(f"select * from {store.schema}.keyed_lanes")
             await hand.succeed(*(await hand.take(9)))
-            store.enqueue_now(Batch(id=new_id().bytes, jobs=(coming,)), connection)
+            store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(coming,)), connection)
         assert ids((await followed(hand)).claims) == [coming.id]
 
     async def test_duplicate_rows_of_a_lane_become_one(
@@ -216,7 +216,7 @@ class TestLanes:
         await one(store, job(buckets=[wide]))
         with psycopg.connect(postgres_url) as connection:
             for _ in range(4):
-                store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(buckets=[wide]),)), connection)
+                store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(job(buckets=[wide]),)), connection)
         assert len(await rows(store, sides)) == 5
         hand = await Hand(store).join()
         assert len(await hand.take(4)) == 4
@@ -414,7 +414,7 @@ async def test_unusual_and_long_keys_have_buckets_too(store: PostgresStore) -> N
     for key in keys:
         each = Bucket("tenant", key)
         await store.enqueue(
-            Batch(
+            JobBatch(
                 id=new_id().bytes,
                 jobs=(job(buckets=[each]), job(buckets=[each])),
                 limits=(Limit(name="tenant", size=1),),
@@ -435,7 +435,7 @@ async def test_an_open_transaction_that_is_first_to_name_a_limit_or_queue_blocks
     gate = bucket("new", 1)
     waiting = job(buckets=[gate])
     with psycopg.connect(postgres_owner_url) as late:
-        store.enqueue_now(Batch(id=os.urandom(16), jobs=(waiting,), limits=limits_of([waiting]), queues=deep), late)
+        store.enqueue_now(JobBatch(id=os.urandom(16), jobs=(waiting,), limits=limits_of([waiting]), queues=deep), late)
         await store.declare_limits([Limit(name="new", kind="concurrency", size=2)])
         await store.configure_queue("q", QueueSettings(order="fifo"), declared=True)
         await put_in(store, job(buckets=[gate]), job(buckets=[gate]))

@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.common.ids import new_id
-from mainspring.jobs.records import Batch
+from mainspring.jobs.records import JobBatch
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.driver.wakeups import Notifier, PostgresListener, channel
 from mainspring.testing import servers
@@ -70,7 +70,7 @@ class TestNotifying:
     async def test_a_job_in_the_quiet_time_is_found_by_the_second_wake_up(self, store: PostgresStore) -> None:
         """No notification is sent for the second job, and its worker may have read before the job was inserted."""
         listener = await listening(store)
-        store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)))
+        store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(job(),)))
         assert await listener.wait(LONG)
         assert await listener.wait(LONG)
         assert not await listener.wait(0.2)
@@ -89,7 +89,7 @@ class TestNotifying:
         listener = await listening(store)
         with psycopg.connect(postgres_url) as connection:
             for _ in range(3):
-                store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)), connection)
+                store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(job(),)), connection)
             assert not await listener.wait(0.2)
             connection.commit()
         assert await listener.wait(LONG)
@@ -100,7 +100,7 @@ class TestNotifying:
     ) -> None:
         listener = await listening(store)
         with psycopg.connect(postgres_url) as connection:
-            store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)), connection)
+            store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(job(),)), connection)
             connection.rollback()
         assert not await listener.wait(0.2)
         listener.close()
@@ -140,6 +140,7 @@ class TestLoss:
         with caplog.at_level(logging.WARNING, "mainspring.store"):
             listener = await deaf.listen("w", ["q"])
             assert not await listener.wait(0.5)
+        assert not listener.is_always_woken
         assert [line.getMessage().partition(":")[0] for line in caplog.records] == [
             "no wake-ups, jobs are found by polling"
         ]
@@ -152,9 +153,17 @@ class TestLoss:
             await store.migrate()
             await store.open()
             listener = await listening(store)
+            assert listener.is_always_woken
             server.stop()
+            for _ in range(600):
+                if not listener.is_always_woken:
+                    break
+                await asyncio.sleep(0.05)
+            else:
+                pytest.fail("it does not notice that the connection is lost")
             server.start()
             assert await listener.wait(LONG)
+            assert listener.is_always_woken
             await quiet(listener)
             await one(store)
             assert await listener.wait(LONG)
@@ -195,6 +204,7 @@ class TestPooler:
         shared = PostgresStore(postgres_url, namespace=namespace, pooler=True)
         await shared.open()
         listener = await shared.listen("w", ["q"])
+        assert not listener.is_always_woken
         await one(store)
         assert not await listener.wait(0.2)
         listener.close()

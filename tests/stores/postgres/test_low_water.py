@@ -12,7 +12,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mainspring.jobs.records import Batch, NewJob
+from mainspring.jobs.records import JobBatch, NewJob
 from mainspring.queues.records import QueueSettings
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.jobs.claim import low_water
@@ -107,7 +107,7 @@ async def take(store: PostgresStore, hand: Hand, n: int) -> tuple[Claim, ...]:
 def uncommitted(store: PostgresStore, url: str, *jobs: NewJob) -> Iterator[None]:
     """Jobs that have their places in the line, and whose transaction commits at the end of the block."""
     with psycopg.connect(url) as late:
-        store.enqueue_now(Batch(id=os.urandom(16), jobs=jobs), late)
+        store.enqueue_now(JobBatch(id=os.urandom(16), jobs=jobs), late)
         yield
 
 

@@ -17,7 +17,6 @@ from mainspring.common.ids import new_ids
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.records import Edge, NewJob
 from mainspring.queues.records import FairKey
-from mainspring.schedules.records import ScheduleDependency, part_mark
 from mainspring.states import Action
 from mainspring.stores.postgres import PostgresStore
 from mainspring.stores.postgres.driver import statements
@@ -29,9 +28,9 @@ R = TypeVar("R")
 BACKLOG = 100_000
 TABLES = (
     "jobs", "finished", "dead", "attempts", "edges", "bucket_uses", "keyed_lanes", "rate_starts", "holders",
-    "holder_tokens", "schedules", "schedule_runs", "dependents", "dependencies",
+    "holder_tokens", "schedules", "schedule_runs",
 )  # fmt: skip
-WANTS = (Want((LANE, "q/async", "empty/any"), 100, 5),)
+WANTS = (Want((LANE, "q/async", "empty/any"), 100),)
 
 pytestmark = pytest.mark.new_schema
 
@@ -224,28 +223,6 @@ async def test_a_check_of_schedules_reads_only_the_due_ones(store: PostgresStore
         assert max(meter.read.values()) < 10, meter.read
     await meter.call(look)
     assert meter.read["schedules"] == 4, meter.read
-
-
-async def test_a_success_reads_only_the_first_dependents(store: PostgresStore, sides: Sides) -> None:
-    """An ack and an enqueue read a few rows, however many jobs are held and however many schedules there are."""
-    await store.set_dependencies([ScheduleDependency("x", ("a",)), ScheduleDependency("y", ("a", "b"))])
-    hand = await Hand(store).join()
-    meter = Meter(await sides.open(), hand)
-    for _ in range(8):
-        made = await put_in(store, job(marks=[part_mark("a")]), job(marks=[part_mark("x")]))
-        assert all(each.created for each in made)
-        for _ in range(2):
-            await meter.turn(*(Ack.succeeded(lease(each)) for each in await meter.turn(wants=(Want((LANE,), 1),))))
-    await store.set_dependencies([ScheduleDependency(str(n), ("z",)) for n in range(5_000)])
-    for start in range(0, 20_000, 5_000):
-        await put_in(store, *(job(marks=[part_mark("xy"[n % 2])]) for n in range(start, start + 5_000)))
-    await one(store, job(marks=[part_mark("a")]))
-    (claim,) = await meter.turn(wants=(Want((LANE,), 9),))
-    await meter.turn(Ack.succeeded(lease(claim)))
-    assert max(meter.read.values()) < 20, meter.read
-    assert len(await meter.turn(wants=(Want((LANE,), 9),))) == 1
-    await meter.enqueue(job(marks=[part_mark("x")]))
-    assert max(meter.read.values()) < 20, meter.read
 
 
 def test_positions_are_given_in_order_with_any_join() -> None:

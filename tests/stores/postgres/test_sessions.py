@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -17,7 +18,7 @@ from mainspring import Mainspring
 from mainspring.common.ids import new_id
 from mainspring.errors import BadUrl, StoreConflict, StoreUnavailable
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch, NewJob, UniqueKey
+from mainspring.jobs.records import JobBatch, NewJob, UniqueKey
 from mainspring.states import State
 from mainspring.stores.door import Door
 from mainspring.stores.postgres import PostgresStore
@@ -30,8 +31,8 @@ from tests.timing import patience
 LONG = 30.0
 
 
-def batch(*jobs: NewJob) -> Batch:
-    return Batch(id=new_id().bytes, jobs=jobs)
+def batch(*jobs: NewJob) -> JobBatch:
+    return JobBatch(id=new_id().bytes, jobs=jobs)
 
 
 @asynccontextmanager
@@ -326,7 +327,7 @@ class TestReconnect:
                 with pytest.raises(StoreUnavailable):
                     await Door(far, deadline=0.5).enqueue(sent)
                 wire.heal()
-                again = Batch(id=sent.id, jobs=sent.jobs, retry=True)
+                again = JobBatch(id=sent.id, jobs=sent.jobs, retry=True)
                 assert [each.created for each in await far.enqueue(again)] == [False]
 
     async def test_a_closed_store_raises_and_can_be_opened_again(self, store: PostgresStore) -> None:
@@ -454,7 +455,7 @@ class TestJointEnqueues:
         try.
         """
         late = batch(job())
-        await store.enqueue(Batch(id=late.id, jobs=late.jobs, retry=True))
+        await store.enqueue(JobBatch(id=late.id, jobs=late.jobs, retry=True))
         hand = await Hand(store).join()
         await hand.succeed(*await hand.take(1))
         said = await asyncio.gather(*(store.enqueue(call) for call in (batch(job()), batch(job()), late, batch(job()))))
@@ -473,7 +474,7 @@ class TestJointEnqueues:
             waited_for = {"holder": holder.info.backend_pid}
             while not await store._db.sessions.rows(_STUCK, waited_for):  # noqa: ASYNC110  # the server tells nobody
                 await asyncio.sleep(0.01)
-            again = asyncio.create_task(store.enqueue(Batch(id=calls[2].id, jobs=calls[2].jobs, retry=True)))
+            again = asyncio.create_task(store.enqueue(JobBatch(id=calls[2].id, jobs=calls[2].jobs, retry=True)))
             done, _ = await asyncio.wait([again, *first[1:]], timeout=0.5)
             assert not done
             holder.rollback()
@@ -482,11 +483,13 @@ class TestJointEnqueues:
         assert (await store.count(Query.everything()))[State.READY] == 3
 
 
-async def test_a_pipeline_that_is_cancelled_at_any_step_leaves_no_error_for_the_garbage_collector(
-    postgres_url: str,
+async def test_a_pipeline_that_is_cancelled_at_any_step_leaves_no_error(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Neither in the log, where the driver reports that it cannot end the pipeline, nor for the garbage collector."""
+
     async def sleep(connection: connections.AsyncServerConnection) -> None:
-        async with connection.pipeline():
+        async with connection.pipeline(), connection.transaction():
             await connection.execute("select pg_sleep(30)")
 
     for steps in range(12):  # of the event loop
@@ -500,3 +503,46 @@ async def test_a_pipeline_that_is_cancelled_at_any_step_leaves_no_error_for_the_
         connection.drop()
         del call
     gc.collect()  # an unraisable error fails the test
+    assert not [each for each in caplog.records if each.name.startswith("psycopg")]
+
+
+def test_an_interrupted_blocking_pipeline_leaves_no_error_in_the_log(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Stop(Exception): ...
+
+    def stop(*_: object) -> None:
+        raise Stop
+
+    connection = connections.ServerConnection.connect(postgres_url, autocommit=True)
+
+    def sleep() -> None:
+        with connection.pipeline(), connection.transaction():
+            connection.execute("select 1")
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            connection.execute("select pg_sleep(30)").fetchall()
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with pytest.raises(Stop):
+            sleep()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert connection.closed
+    assert not [each for each in caplog.records if each.name.startswith("psycopg")]
+
+
+async def test_a_pipeline_whose_server_ends_says_so(postgres_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Only an interruption is silent."""
+    connection = await connections.AsyncServerConnection.connect(postgres_url, autocommit=True)
+
+    async def end_server() -> None:
+        async with connection.pipeline():
+            await connection.execute("select pg_terminate_backend(pg_backend_pid())")
+            raise RuntimeError("an error of the block")
+
+    with pytest.raises(RuntimeError):
+        await end_server()
+    connection.drop()
+    assert "error ignored terminating" in caplog.text

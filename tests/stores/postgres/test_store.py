@@ -18,7 +18,7 @@ from mainspring.errors import (
     WrongConnection,
 )
 from mainspring.jobs.outcomes import Ack, Outcome
-from mainspring.jobs.records import Batch, Edge, Enqueued, UniqueKey
+from mainspring.jobs.records import Edge, Enqueued, JobBatch, UniqueKey
 from mainspring.queues.records import QueueMode
 from mainspring.states import State
 from mainspring.stores.door import Door
@@ -27,8 +27,8 @@ from mainspring.stores.postgres.driver.migrations import VERSION
 from mainspring.testing.contract.hands import Hand, bucket, gone, job, lease, one, put_in, state
 
 
-def batch(*jobs: object, retry: bool = False) -> Batch:
-    return Batch(id=new_id().bytes, jobs=jobs, retry=retry)  # type: ignore[arg-type]  # jobs of the test's own making
+def batch(*jobs: object, retry: bool = False) -> JobBatch:
+    return JobBatch(id=new_id().bytes, jobs=jobs, retry=retry)  # type: ignore[arg-type]  # jobs of the test's own making
 
 
 class TestSchema:
@@ -49,7 +49,7 @@ class TestSchema:
     async def test_calls_before_the_migration_name_the_fix(self, postgres_url: str, namespace: str) -> None:
         store = Door(PostgresStore(postgres_url, namespace=namespace))
         await store.open()
-        with pytest.raises(SchemaOutdated, match="mainspring migrate"):
+        with pytest.raises(SchemaOutdated, match=f"Run: mainspring migrate --url URL --namespace {namespace}$"):
             await store.enqueue(batch(job()))
         with pytest.raises(SchemaOutdated, match="mainspring migrate"):
             store.enqueue_now(batch(job()))

@@ -12,7 +12,7 @@ from mainspring import Concurrency, Mainspring
 from mainspring.common.ids import new_id
 from mainspring.errors import StoreConflict, StoreError, StoreUnavailable
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch, NewJob, UniqueKey
+from mainspring.jobs.records import JobBatch, NewJob, UniqueKey
 from mainspring.states import State
 from mainspring.stores.connect import StoreAddress
 from mainspring.stores.door import Door
@@ -31,8 +31,8 @@ KEY = UniqueKey(b"k" * 16)
 SWEEP = 3.0
 
 
-def batch(*jobs: NewJob) -> Batch:
-    return Batch(id=new_id().bytes, jobs=jobs)
+def batch(*jobs: NewJob) -> JobBatch:
+    return JobBatch(id=new_id().bytes, jobs=jobs)
 
 
 class TestSilence:
@@ -129,7 +129,8 @@ class TestHeldRows:
         await holder.beat(names[0])
         await store.beat([Beat("witness", Registration(lease=1))])
         moments = iter(range(0, 1000, 3))
-        rescuer = Rescuer(Door(store, deadline=1.0), lambda: "witness", sweep=SWEEP, now=lambda: float(next(moments)))
+        door = Door(store, deadline=patience(1.0))  # a tick that waits for the row ends with it, the others must not
+        rescuer = Rescuer(door, lambda: "witness", sweep=SWEEP, now=lambda: float(next(moments)))
         for _ in range(5):  # a lease of 15 s, witnessed
             await rescuer.tick()
         with pytest.raises(StoreError):

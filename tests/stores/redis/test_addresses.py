@@ -9,7 +9,7 @@ import pytest
 import redis.asyncio
 
 from mainspring.errors import BadUrl, StoreUnavailable
-from mainspring.jobs.records import Batch
+from mainspring.jobs.records import JobBatch
 from mainspring.stores.redis import RedisStore
 from mainspring.stores.redis.driver.address import parse
 from mainspring.testing import servers
@@ -25,7 +25,7 @@ async def test_a_unix_socket(make_store: MakeStore, tmp_path: Path) -> None:
         store = make_store(f"unix://{login}@{tmp_path}/v.sock?db=3")
         await store.open()
         made = await one(store)
-        assert not store.enqueue_now(Batch(id=made.id, jobs=(made,)))[0].created
+        assert not store.enqueue_now(JobBatch(id=made.id, jobs=(made,)))[0].created
         async with redis.asyncio.Redis.from_url(server.url.removesuffix("0") + "3", protocol=2) as client:
             assert await client.dbsize()
         await store.close()
@@ -37,7 +37,7 @@ async def test_tls_checks_certificate_and_name(own_server: servers.Valkey, make_
         store = make_store(end.url(options=trusted))
         await store.open()
         made = await one(store)
-        put_again = asyncio.to_thread(store.enqueue_now, Batch(id=made.id, jobs=(made,)))
+        put_again = asyncio.to_thread(store.enqueue_now, JobBatch(id=made.id, jobs=(made,)))
         assert not (await put_again)[0].created
         await store.close()
         for url in (end.url(), end.url("127.0.0.1", trusted)):
@@ -45,7 +45,7 @@ async def test_tls_checks_certificate_and_name(own_server: servers.Valkey, make_
             with pytest.raises(StoreUnavailable, match=r"(?i)certificate"):
                 await store.open()
             with pytest.raises(StoreUnavailable, match=r"(?i)certificate"):
-                await asyncio.to_thread(store.enqueue_now, Batch(id=made.id, jobs=(made,)))
+                await asyncio.to_thread(store.enqueue_now, JobBatch(id=made.id, jobs=(made,)))
         for url in (
             end.url("127.0.0.1", trusted + "&ssl_check_hostname=no"),
             end.url(options="?ssl_cert_reqs=none"),

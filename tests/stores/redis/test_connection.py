@@ -14,7 +14,7 @@ import redis.asyncio
 from mainspring.common.ids import new_id
 from mainspring.errors import StoreUnavailable
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch
+from mainspring.jobs.records import JobBatch
 from mainspring.stores.door import Door
 from mainspring.stores.redis.driver import client, loop_connection
 from mainspring.testing import servers
@@ -28,7 +28,7 @@ LONG = 30.0
 
 def put_now(store: Door) -> bool:
     made = job()
-    return store.enqueue_now(Batch(id=new_id().bytes, jobs=(made,)))[0].created
+    return store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(made,)))[0].created
 
 
 async def ours(client: redis.asyncio.Redis) -> list[dict[str, str]]:

@@ -14,7 +14,7 @@ from mainspring import Mainspring
 from mainspring.common.ids import new_id
 from mainspring.errors import StoreError, StoreNotDurable, StoreUnavailable
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch
+from mainspring.jobs.records import JobBatch
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
 from mainspring.stores.redis.driver import confirm, schema, scripts
@@ -159,7 +159,7 @@ class TestReplicas:
     ) -> None:
         made = [job() for _ in range(20)]
         await asyncio.gather(*(put_in(replicated, each) for each in made))
-        replicated.enqueue_now(Batch(id=new_id().bytes, jobs=(made[0], job())))
+        replicated.enqueue_now(JobBatch(id=new_id().bytes, jobs=(made[0], job())))
         async with redis.asyncio.Redis.from_url(replica.url, protocol=2) as client:
             assert await client.zcard(f"{{ms:{namespace}}}:ids") == 21
 
@@ -180,7 +180,7 @@ class TestReplicas:
             with pytest.raises(StoreUnavailable, match="0 of the 1 replicas"):
                 await put_in(store, made)
             with pytest.raises(StoreUnavailable, match="0 of the 1 replicas"):
-                store.enqueue_now(Batch(id=new_id().bytes, jobs=(made,), retry=True))
+                store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(made,), retry=True))
             waiting = asyncio.create_task(put_in(replicated, job()))
             await Hand(replicated).join()
             assert ids((await replicated.find(Query(ids=(made.id,)))).jobs) == [made.id]
@@ -227,7 +227,7 @@ class TestFsync:
             assert await store.durability() == "redis:aof-everysec+fsync"
             made = [job() for _ in range(10)]
             await asyncio.gather(*(put_in(store, each) for each in made))
-            store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)))
+            store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(job(),)))
             async with redis.asyncio.Redis.from_url(server.url, protocol=2) as client:
                 assert (await client.info("commandstats"))["cmdstat_waitaof"]["calls"] >= 2
             await store.close()

@@ -12,7 +12,7 @@ import redis.asyncio
 from mainspring.errors import StoreFull, StoreUnavailable
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import AttemptReport, Batch, LogLine
+from mainspring.jobs.records import AttemptReport, JobBatch, LogLine
 from mainspring.states import Action, State
 from mainspring.stores.door import Door
 from mainspring.testing import servers
@@ -86,7 +86,7 @@ class TestFull:
             with pytest.raises(StoreFull):
                 await put_in(own_store, *jobs)
             with pytest.raises(StoreFull):
-                own_store.enqueue_now(Batch(id=jobs[0].id, jobs=jobs))
+                own_store.enqueue_now(JobBatch(id=jobs[0].id, jobs=jobs))
             assert (await own_store.find(Query.everything())).jobs == ()
         assert all(each.created for each in await put_in(own_store, *jobs, retry=True))
 
@@ -135,7 +135,7 @@ class TestScripts:
         await own_client.script_flush()
         made = await one(own_store)
         await own_client.script_flush()
-        assert not own_store.enqueue_now(Batch(id=made.id, jobs=(made,)))[0].created
+        assert not own_store.enqueue_now(JobBatch(id=made.id, jobs=(made,)))[0].created
         hand = await Hand(own_store).join()
         assert ids(await hand.take(5)) == [made.id]
 

@@ -13,8 +13,8 @@ from mainspring.common.ids import new_id
 from mainspring.errors import StoreFull
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch, Retention
-from mainspring.schedules.records import ScheduleDependency, ScheduleRun, ScheduleSwap, part_mark
+from mainspring.jobs.records import JobBatch, Join, Retention
+from mainspring.schedules.records import ScheduleRun, ScheduleSwap
 from mainspring.states import Action, State
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
@@ -67,7 +67,7 @@ async def test_a_full_store_takes_acks_and_continues_when_there_is_memory(
     waiting = await fill(small_store)
     assert waiting > 20
     with pytest.raises(StoreFull, match="maxmemory"):
-        small_store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(record=RECORD),)))
+        small_store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(job(record=RECORD),)))
 
     assert await hand.beat()
     await report(hand, running)
@@ -104,17 +104,6 @@ async def test_a_full_store_frees_capacity_and_corrects_rates(small_store: Door)
     assert [claim.lane for claim in await hand.take(waiting)].count(claim.lane) == 1
 
 
-async def test_a_full_store_records_successes_for_dependencies(small_store: Door) -> None:
-    await small_store.set_dependencies([ScheduleDependency("late", ("early",))])
-    waiting = job(queue="late", marks=[part_mark("late")])
-    await put_in(small_store, job(marks=[part_mark("early")]), waiting)
-    hand = await Hand(small_store).join()
-    running = await hand.take(1)
-    await fill(small_store)
-    await report(hand, running)
-    assert await state(small_store, waiting) == State.READY
-
-
 async def test_a_full_store_refuses_swaps_but_deletes_schedules(small_store: Door) -> None:
     made = await small_store.swap_schedule(
         ScheduleSwap(name="s", rev=0, doc=b"before", look=1, runs=(ScheduleRun(at=1),))
@@ -122,7 +111,7 @@ async def test_a_full_store_refuses_swaps_but_deletes_schedules(small_store: Doo
     await fill(small_store)
     wanted = job()
     after = ScheduleSwap(name="s", rev=made.rev, doc=RECORD, runs=(ScheduleRun(at=2, job=wanted.id),))
-    for batch in (None, Batch(id=new_id().bytes, jobs=(wanted,))):
+    for batch in (None, JobBatch(id=new_id().bytes, jobs=(wanted,))):
         with pytest.raises(StoreFull):
             await small_store.swap_schedule(after, batch)
     (row,) = await small_store.schedules()
@@ -146,3 +135,18 @@ async def test_a_full_store_wakes_listeners(small_store: Door, small_server: ser
         again = await small_store.listen("w2", ["q"])
         again.close()
     listener.close()
+
+
+async def test_a_full_store_ends_a_join_with_its_last_member(small_store: Door) -> None:
+    join = job(join=Join())
+    child = job(after=[join], queue="c")
+    await put_in(small_store, join, *(job(before=[join]) for _ in range(3)), child)
+    hand = await Hand(small_store).join()
+    claims = await hand.take(3)
+    await fill(small_store)
+    with pytest.raises(StoreFull):
+        await small_store.enqueue(JobBatch(id=new_id().bytes, jobs=(job(before=[join], record=RECORD),), accepted=True))
+    assert (await small_store.joins([join.id]))[0].total == 3
+    await report(hand, claims)
+    assert await state(small_store, join) == State.SUCCEEDED
+    assert await state(small_store, child) == State.READY

@@ -9,14 +9,16 @@ import pytest
 import pytest_asyncio
 import redis.asyncio
 
+from mainspring.breakers.swap import trip
 from mainspring.common.ids import derived_id, new_id
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import AttemptReport, Batch, FollowUp, LogLine, Retention, UniqueKey
+from mainspring.jobs.records import FLOW_KEEP, AttemptReport, Edge, FollowUp, Join, LogLine, Retention, UniqueKey
 from mainspring.limits.records import Limit
 from mainspring.queues.records import FairKey, QueueMode, QueueSettings
-from mainspring.schedules.records import ScheduleDependency, ScheduleRun, ScheduleSwap, part_mark
+from mainspring.schedules.records import ScheduleRun, ScheduleSwap
 from mainspring.states import Action, Reason, State
+from mainspring.stores.base import CHILDREN_AT_ONCE
 from mainspring.stores.door import Door
 from mainspring.stores.records import Document
 from mainspring.stores.redis.driver.catalogue import CATALOGUE, tag
@@ -56,8 +58,9 @@ async def a_bit_of_everything(store: Door) -> Hand:
     await store.configure_queue("deep", QueueSettings(max_depth=9))
     await put_in(store, job(queue="deep"))
     await store.declare_limits([Limit(name="api:breaker", kind="breaker", size=1, per=HOUR, burst=1)])
-    await store.trip_breaker("api:breaker", None)
+    await trip(store, "api:breaker", None)
     hand, dead = await Hand(store).join(), await Hand(store).join()
+    await store.lead(hand.name, ("jobs",), HOUR)
     first, second, third = await hand.take(3)
     report = AttemptReport(
         id=first.id, token=first.token, progress=b"1", logs=(LogLine(1, "INFO", "x"),), items=((1, b"x"),)
@@ -78,6 +81,7 @@ async def a_bit_of_everything(store: Door) -> Hand:
     await hand.take(1, "gated/any")
     await held_back(store, hand)
     await scheduled(store)
+    await flows(store, hand)
     await put_in(store, *(job(queue="fair", fair=FairKey(key)) for key in "aab"))
     assert len(await hand.take(1, "fair/any")) == 1
     listener.close()
@@ -94,15 +98,26 @@ async def held_back(store: Door, hand: Hand) -> None:
     assert (await store.hold(b"holder", [bucket("table", 1)], HOUR, fenced=True)).ok
 
 
+async def flows(store: Door, hand: Hand) -> None:
+    """A flow with a dead job, a cancelled flow, and a join that has ended before all of its children are resolved."""
+    roots = [job(join=Join(open=True), queue="flows") for _ in range(2)]
+    for n, root in enumerate(roots):
+        marks = [f"%{root.id.hex()}"]
+        await put_in(store, root, *(job(before=[root], queue=f"flow {n}", marks=marks, keep=FLOW_KEEP) for _ in "ab"))
+    await hand.kill(await hand.take_one("flow 0/any"))
+    await store.act(Action.CANCEL, Query(ids=(roots[1].id,)))
+    gate = job(join=Join(open=True), queue="flows")
+    await put_in(store, gate)
+    for n in (CHILDREN_AT_ONCE // 2, CHILDREN_AT_ONCE // 2, 1):
+        await put_in(store, *(job(queue="released", after=[Edge(gate.id)]) for _ in range(n)))
+    await store.close_join(gate.id)
+
+
 async def scheduled(store: Door) -> None:
-    """A schedule with a run, a deleted schedule, and jobs of a schedule with a dependency: one waits, one is forced."""
+    """A schedule with a run, and a deleted schedule."""
     await store.swap_schedule(ScheduleSwap(name="stays", rev=0, doc=b"{}", look=HOUR, runs=(ScheduleRun(at=1),)))
     made = await store.swap_schedule(ScheduleSwap(name="goes", rev=0, doc=b"{}"))
     await store.swap_schedule(ScheduleSwap(name="goes", rev=made.rev, doc=None))
-    await store.set_dependencies([ScheduleDependency("late", ("early",))])
-    for forced in (True, False):
-        of_part = job(queue="parts", marks=[part_mark("late")])
-        await store.enqueue(Batch(id=new_id().bytes, jobs=(of_part,), forced=forced))
 
 
 async def test_every_key_is_in_the_catalogue(store: Door, namespace: str, client: redis.asyncio.Redis) -> None:
@@ -135,13 +150,14 @@ async def test_nothing_is_left_when_all_jobs_are_deleted(
     hand = await a_bit_of_everything(store)
     assert await store.release(b"holder")
     await store.retire(hand.name, Outcome.INTERRUPTED)
-    assert not (await store.act(Action.DELETE, Query.everything())).refused
+    while (deleted := await store.act(Action.DELETE, Query.everything())).more:
+        assert not deleted.refused
+    await store.promote()
     for worker in await store.workers():
         await store.retire(worker.id, Outcome.INTERRUPTED)
     left = {name_of(key, namespace)[0] for key in await keys_of(client, namespace)}
     of_limits = {"limits", "breakers", "rates", "rate_ends", "rate_starts", "fences"}
     of_schedules = {"schedules", "schedule_looks", "occurrences", "runs", "schedules_gone"}
-    of_schedules |= {"dependencies", "dependents", "missing", "released"}
     assert (
         left - {"wake", "listeners"} == {"meta", "documents", "queues", "workers", "worker"} | of_limits | of_schedules
     )

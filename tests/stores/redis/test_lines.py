@@ -110,7 +110,7 @@ async def test_an_index_that_names_an_empty_list_heals(store: Door, namespace: s
         index = f"{tag(namespace)}index:{LANE}"
         await client.zadd(index, {f"100:{LANE}": 0, f"0:{LANE}": 1})
         hand = await Hand(store).join()
-        assert ids(await hand.take(5, oldest=1)) == [made.id]
+        assert ids(await hand.take(5)) == [made.id]
         assert await client.exists(index) == 0
 
 
@@ -228,7 +228,7 @@ async def test_positions_of_moved_jobs_merge_exactly(store: Door) -> None:
         now[each.id] = n % 4 - 1
         await store.act(Action.REPRIORITISE, Query(ids=(each.id,)), priority=now[each.id])
     hand = await Hand(store).join()
-    got = [*ids(await hand.take(7)), *ids(await hand.take(11, oldest=0)), *ids(await hand.take(99))]
+    got = [*ids(await hand.take(7)), *ids(await hand.take(11)), *ids(await hand.take(99))]
     assert got == ids(sorted(jobs, key=lambda each: -now[each.id]))
 
 

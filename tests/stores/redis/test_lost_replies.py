@@ -18,7 +18,7 @@ from mainspring.common.ids import new_id
 from mainspring.errors import StoreUnavailable
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch, Enqueued, UniqueKey
+from mainspring.jobs.records import Enqueued, JobBatch, UniqueKey
 from mainspring.states import Action, State
 from mainspring.stores.door import Door
 from mainspring.testing import servers
@@ -98,9 +98,9 @@ async def warmed(store: Door) -> None:
 
 async def test_enqueue_with_a_lost_reply_makes_one_job(own_store: Door, wired: Door, losing: Losing) -> None:
     await warmed(own_store)
-    batch = Batch(id=new_id().bytes, jobs=(job(), job()))
+    batch = JobBatch(id=new_id().bytes, jobs=(job(), job()))
     await losing(wired.enqueue(batch))
-    again = Batch(id=batch.id, jobs=batch.jobs, retry=True)
+    again = JobBatch(id=batch.id, jobs=batch.jobs, retry=True)
     assert await wired.enqueue(again) == [Enqueued(each.id, False) for each in batch.jobs]
     hand = await Hand(own_store).join()
     assert ids(await hand.take(5)) == ids(batch.jobs)
@@ -112,7 +112,7 @@ async def test_enqueue_with_a_lost_reply_whose_job_finished_runs_once(
     """The job is claimed and finished before the repeat arrives."""
     await warmed(own_store)
     made = job()
-    await losing(wired.enqueue(Batch(id=new_id().bytes, jobs=(made,))))
+    await losing(wired.enqueue(JobBatch(id=new_id().bytes, jobs=(made,))))
     hand = await Hand(own_store).join()
     await hand.succeed(await hand.take_one())
     assert await put_in(wired, made, retry=True) == [Enqueued(made.id, False)]
@@ -126,8 +126,8 @@ async def test_enqueue_whose_first_try_arrives_after_its_retry_makes_one_job(
 ) -> None:
     """The network delayed it: by now the job waits, or has ended."""
     jobs = job(), job(delay=10**9), job(unique=UniqueKey(b"k" * 16))
-    batch = Batch(id=new_id().bytes, jobs=jobs)
-    assert all(each.created for each in await second.enqueue(Batch(id=batch.id, jobs=jobs, retry=True)))
+    batch = JobBatch(id=new_id().bytes, jobs=jobs)
+    assert all(each.created for each in await second.enqueue(JobBatch(id=batch.id, jobs=jobs, retry=True)))
     hand = await Hand(second).join()
     if ended:
         await hand.succeed(*await hand.take(5))
@@ -139,8 +139,8 @@ async def test_enqueue_whose_first_try_arrives_after_its_retry_makes_one_job(
 async def test_blocking_enqueue_with_a_lost_reply_makes_one_job(own_store: Door, wired: Door, losing: Losing) -> None:
     await warmed(own_store)
     made = job()
-    await asyncio.to_thread(wired.enqueue_now, Batch(id=new_id().bytes, jobs=()))
-    batch = Batch(id=new_id().bytes, jobs=(made,), retry=True)
+    await asyncio.to_thread(wired.enqueue_now, JobBatch(id=new_id().bytes, jobs=()))
+    batch = JobBatch(id=new_id().bytes, jobs=(made,), retry=True)
     await losing(asyncio.to_thread(wired.enqueue_now, batch))
     assert await asyncio.to_thread(wired.enqueue_now, batch) == [Enqueued(made.id, False)]
     hand = await Hand(own_store).join()
@@ -248,7 +248,7 @@ async def test_a_cancelled_call_does_not_answer_the_next_one(own_server: servers
     own_server.freeze()
     try:
         with pytest.raises(StoreUnavailable):
-            await hurried.enqueue(Batch(id=new_id().bytes, jobs=(job(), job(), job())))
+            await hurried.enqueue(JobBatch(id=new_id().bytes, jobs=(job(), job(), job())))
     finally:
         own_server.thaw()
     assert await own_store.workers() == []

@@ -26,7 +26,7 @@ from mainspring.errors import (
     WrongConnection,
 )
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch
+from mainspring.jobs.records import JobBatch
 from mainspring.states import Action
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore, translate
@@ -48,7 +48,7 @@ async def test_a_newer_schema_is_refused(own_server: servers.Valkey, own_client:
     with pytest.raises(SchemaOutdated, match="Upgrade"):
         await store.migrate()
     with pytest.raises(SchemaOutdated, match="Upgrade"):
-        store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)))
+        store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(job(),)))
     assert await own_client.hget(tag("newer") + "meta", "schema") == b"99"
     await store.close()
 
@@ -69,7 +69,7 @@ async def test_a_server_that_evicts_is_refused(make_store: MakeStore) -> None:
         with pytest.raises(StoreError, match=r"allkeys-lru[^\n]*\n.*noeviction"):
             await store.open()
         with pytest.raises(StoreError, match="allkeys-lru"):
-            store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)))
+            store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(job(),)))
         await store.close()
 
 
@@ -210,7 +210,7 @@ async def test_a_time_beyond_exact_numbers_is_refused(store: Door) -> None:
 
 async def test_a_callers_connection_is_refused(store: Door) -> None:
     with pytest.raises(WrongConnection):
-        store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)), connection=object())
+        store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(job(),)), connection=object())
 
 
 async def test_a_store_serves_several_event_loops(own_store: Door, own_client: redis.asyncio.Redis) -> None:
@@ -235,7 +235,7 @@ async def test_a_store_serves_several_event_loops(own_store: Door, own_client: r
 async def test_a_fork_leaves_the_parents_connection_alone(own_store: Door, own_client: redis.asyncio.Redis) -> None:
     """Parent and child enqueue on the same store object; the child does so on a connection of its own."""
     store, mine, theirs = own_store, job(), job()
-    store.enqueue_now(Batch(id=new_id().bytes, jobs=()))
+    store.enqueue_now(JobBatch(id=new_id().bytes, jobs=()))
     before = (await own_client.info("stats"))["total_connections_received"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: the child only calls the store
@@ -243,14 +243,14 @@ async def test_a_fork_leaves_the_parents_connection_alone(own_store: Door, own_c
     if child == 0:
         status = 1
         try:
-            made = store.enqueue_now(Batch(id=new_id().bytes, jobs=(theirs,)))
+            made = store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(theirs,)))
             status = 0 if made[0].created else 2
         finally:
             os._exit(status)
     _, status = await asyncio.to_thread(os.waitpid, child, 0)
     assert status == 0
     assert (await own_client.info("stats"))["total_connections_received"] == before + 1
-    assert store.enqueue_now(Batch(id=new_id().bytes, jobs=(mine,)))[0].created
+    assert store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(mine,)))[0].created
     assert sorted(ids((await store.find(Query.everything())).jobs)) == sorted(ids([mine, theirs]))
 
 

@@ -10,7 +10,6 @@ import mainspring.stores.redis
 from mainspring.states import State
 from mainspring.stores.redis import rows
 from mainspring.stores.redis.driver.constants import (
-    FLAG_DEPENDENT,
     FLAG_FOLLOWED,
     FLAG_LIMITED,
     FLAG_RECORD_APART,
@@ -39,15 +38,6 @@ def test_a_stored_job_is_read_as_it_was_written(size: int, more: rows.RareFields
     assert bool(found.rest & FLAG_RECORD_APART) is (size > LARGE)
     assert found.ends & FLAG_FOLLOWED
     assert bool(found.ends & FLAG_LIMITED) is bool(more.b)
-
-
-@pytest.mark.parametrize(("marks", "is_one"), [((), False), (("a", "^b", "@c"), False), (("a", "^@b"), True)])
-def test_a_flag_marks_jobs_of_schedules(marks: tuple[str, ...], is_one: bool) -> None:
-    """So an ack of any other job need not read its marks."""
-    raw = rows.new_head(
-        group=b"q\0t", lane=b"q/any", priority=0, crash_limit=3, early=False, record=b"", more=rows.RareFields(m=marks)
-    )
-    assert bool(rows.read(raw).ends & FLAG_DEPENDENT) is is_one
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -1,4 +1,4 @@
-"""Schedules and dependencies: what they cost, and what is stored of them."""
+"""Schedules: what jobs beside them cost, and what is stored of them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ import redis.asyncio
 from mainspring.common.clock import MovableClock
 from mainspring.errors import StoreConflict
 from mainspring.jobs.records import Retention
-from mainspring.schedules.records import ScheduleDependency, ScheduleRow, ScheduleRun, ScheduleSwap, part_mark
-from mainspring.states import State
+from mainspring.schedules.records import ScheduleRow, ScheduleRun, ScheduleSwap
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
 from mainspring.stores.redis.driver.catalogue import tag
-from mainspring.stores.redis.jobs import dependencies
-from mainspring.testing.contract.hands import Hand, ids, job, put_in, state
+from mainspring.testing.contract.hands import Hand, job, put_in
 
 COST = 54
-"""Commands that the scripts of ``work`` call; dependencies must not add any."""
+"""Commands that the scripts of ``work`` call."""
 LATE = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1_000_000 + 1
 
 
@@ -40,21 +38,12 @@ async def work(store: Door, hand: Hand) -> None:
     await hand.succeed(*claims)
 
 
-async def test_jobs_without_dependencies_cost_no_more_commands(
-    own_store: Door, own_client: redis.asyncio.Redis
-) -> None:
-    """Whether or not other jobs have dependencies."""
+async def test_the_commands_of_plain_jobs(own_store: Door, own_client: redis.asyncio.Redis) -> None:
     hand = await Hand(own_store).join()
     await work(own_store, hand)
     await spent(own_client)
     await work(own_store, hand)
-    before = await spent(own_client)
-    assert sum(before.values()) == COST
-    await own_store.set_dependencies([ScheduleDependency("late", ("early",))])
-    await put_in(own_store, job(queue="late", marks=[part_mark("late")]))
-    await spent(own_client)
-    await work(own_store, hand)
-    assert await spent(own_client) == before
+    assert sum((await spent(own_client)).values()) == COST
 
 
 async def test_a_swap_without_listeners_leaves_no_token(
@@ -66,21 +55,6 @@ async def test_a_swap_without_listeners_leaves_no_token(
     await own_store.swap_schedule(ScheduleSwap(name="other", rev=0, doc=b"{}"))
     assert await listener.wait(30)
     listener.close()
-
-
-async def test_removed_dependencies_release_jobs_in_slices(store: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the caller stops in between, the dependencies stay as they were."""
-    monkeypatch.setattr(dependencies, "SLICE", 2)
-    await store.set_dependencies([ScheduleDependency("late", ("early",))])
-    made = [job(marks=[part_mark("late")]) for _ in range(7)]
-    await put_in(store, *made)
-    assert isinstance(store.inner, RedisStore)
-    assert await store.inner._client.run("set_dependencies", dependencies._pack([("late", [])]), 2) == 1
-    assert [await state(store, each) for each in made[1:3]] == [State.READY, State.BLOCKED]
-    assert [(row.name, row.waiting) for row in await store.dependencies()] == [("late", tuple(ids(made[2:])))]
-    await store.set_dependencies([ScheduleDependency("late", ())])
-    assert await store.dependencies() == []
-    assert ids(await (await Hand(store).join()).take(9)) == ids(made)
 
 
 async def test_revisions_of_deleted_schedules_are_kept_for_a_day(

@@ -19,7 +19,7 @@ from mainspring.states import Action
 from mainspring.stores.door import Door
 from mainspring.stores.redis import RedisStore
 from mainspring.stores.redis.driver.catalogue import tag
-from mainspring.testing.contract.hands import SECOND, Hand, ids, job, lease, put_in
+from mainspring.testing.contract.hands import HOUR, SECOND, Hand, ids, job, lease, put_in
 from mainspring.worker.records import Claim, Want
 
 SIZES = {"gate": 2, "door": 3, "tenant": 1, "region": 2, "calls": 2}
@@ -29,7 +29,6 @@ LANES = ("p/any", "q/any")
 WAITING = {
     "index",
     "lanes",
-    "ages",
     "waiting_on",
     "waiting_until",
     "waiting_lanes",
@@ -49,6 +48,7 @@ class Known(msgspec.Struct):
     lane: str
     priority: int
     seq: int
+    at: int
     names: frozenset[str]
     owner: Hand | None = None
     claim: Claim | None = None
@@ -86,14 +86,14 @@ class Walk:
     def began(self, names: frozenset[str]) -> None:
         self.starts += [(name, self.clock.now_us()) for name in names if name.startswith("calls")]
 
-    def first(self, lanes: tuple[str, ...], by_age: bool) -> Known | None:
+    def first(self, lanes: tuple[str, ...]) -> Known | None:
         line = [each for each in self.jobs.values() if not each.owner and each.lane in lanes and self.fits(each.names)]
-        return min(line, key=lambda each: each.seq if by_age else (-each.priority, each.seq), default=None)
+        return min(line, key=lambda each: (each.at - each.priority * HOUR, each.seq), default=None)
 
     def ready_again(self, some: list[Known]) -> None:
         for each in some:
             self.seq += 1
-            each.owner, each.claim, each.seq = None, None, self.seq
+            each.owner, each.claim, each.seq, each.at = None, None, self.seq, self.clock.now_us()
 
     def held_by(self, hand: Hand) -> list[Known]:
         return [each for each in self.jobs.values() if each.owner is hand]
@@ -107,28 +107,29 @@ class Walk:
 
     async def put(self) -> None:
         made = [
-            job(queue=self.dice.choice("pq"), priority=self.dice.choice((0, 0, 5, -5)), buckets=buckets)
+            job(queue=self.dice.choice("pq"), priority=self.dice.choice((0, 0, 1, -2)), buckets=buckets)
             for buckets in [self.some_buckets(0.25, 0.25, 0.5, 0.4, 0.2) for _ in range(self.dice.choice((1, 3, 8)))]
         ]
         for each in made:
             self.seq += 1
             names = frozenset(bucket.name for bucket in each.buckets)
-            self.jobs[each.id] = Known(each.id, f"{each.queue}/any", each.priority, self.seq, names)
+            at = self.clock.now_us()
+            self.jobs[each.id] = Known(each.id, f"{each.queue}/any", each.priority, self.seq, at, names)
         await put_in(self.store, *made)
 
     async def take(self) -> None:
         hand, lanes = self.dice.choice(self.hands), self.dice.choice((LANES[:1], LANES[1:], LANES))
-        n, oldest = self.dice.choice((1, 2, 5, 20)), self.dice.choice((0, 0, 1, 2))
+        n = self.dice.choice((1, 2, 5, 20))
         await self.store.promote()
         expected = []
-        for nth in range(n):
-            best = self.first(lanes, nth < oldest)
+        for _ in range(n):
+            best = self.first(lanes)
             if best is None:
                 break
             best.owner = hand
             self.began(best.names)
             expected.append(best.id)
-        said = await hand.turn(wants=[Want(lanes, n, oldest)])
+        said = await hand.turn(wants=[Want(lanes, n)])
         assert ids(said.claims) == expected
         for claim in said.claims:
             self.jobs[claim.id].claim = claim
@@ -155,7 +156,7 @@ class Walk:
     async def act(self) -> None:
         waiting = [each for each in self.jobs.values() if not each.owner]
         some = self.dice.sample(waiting, min(len(waiting), self.dice.choice((1, 3))))
-        query, priority = Query(ids=tuple(each.id for each in some)), self.dice.choice((0, 5, -5))
+        query, priority = Query(ids=tuple(each.id for each in some)), self.dice.choice((0, 1, -2))
         if some and self.dice.random() < 0.5:
             await self.store.act(Action.CANCEL, query)
             for each in some:
@@ -187,7 +188,7 @@ class Walk:
             assert await self.store.release(holder) == (until > self.clock.now_us())
 
     async def wait(self) -> None:
-        self.clock.advance(self.dice.choice((0.5, 2, 6)))
+        self.clock.advance(self.dice.choice((0.5, 2, 6, 9000)))
 
     async def drain(self) -> None:
         """Every waiting lane is served."""

@@ -75,7 +75,9 @@ async def test_a_full_store_takes_acks_and_gives_cancel_orders(
     await running.drained()
 
 
-async def test_a_job_whose_ack_the_server_lost_runs_again(world: World, server: servers.Valkey) -> None:
+async def test_a_job_whose_ack_the_server_lost_runs_again(
+    world: World, server: servers.Valkey, caplog: pytest.LogCaptureFixture
+) -> None:
     """A power cut between two syncs: for the store the job runs, under a live worker that does not have it."""
     runs, go = [], asyncio.Event()
 
@@ -100,3 +102,4 @@ async def test_a_job_whose_ack_the_server_lost_runs_again(world: World, server: 
     await eventually(again, "a second run")
     await world.final(made)
     assert len(runs) == 2
+    assert "the store has lost the ends of these jobs" in caplog.text

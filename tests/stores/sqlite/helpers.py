@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from mainspring.common.ids import new_id, new_ids
 from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch, Enqueued, NewJob
+from mainspring.jobs.records import Enqueued, JobBatch, NewJob
 from mainspring.states import State
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.worker.records import Beat, Claim, Registration, Turn, TurnResult, Want
@@ -32,8 +32,8 @@ def jobs(n: int, **options: Any) -> tuple[NewJob, ...]:
     return tuple(job(id=made.bytes, **options) for made in new_ids(n))
 
 
-def batch(*made: NewJob) -> Batch:
-    return Batch(id=new_id().bytes, jobs=made)
+def batch(*made: NewJob) -> JobBatch:
+    return JobBatch(id=new_id().bytes, jobs=made)
 
 
 def enqueue(store: SqliteStore, *made: NewJob, connection: Any = None) -> list[Enqueued]:
@@ -73,8 +73,8 @@ class Worker:
         return (await self.turn(n=n)).claims
 
 
-def succeeded(claim: Claim) -> Ack:
-    return Ack.succeeded(Lease(claim.id, claim.token), b"1")
+def succeeded(claim: Claim, result: bytes = b"1") -> Ack:
+    return Ack.succeeded(Lease(claim.id, claim.token), result)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -127,7 +127,7 @@ class TestFullDisk:
         with pytest.raises(StoreFull, match="new jobs are refused"):
             await store.enqueue(batch(job()))
         for claim in claims:
-            said = await worker.turn(succeeded(claim))
+            said = await worker.turn(succeeded(claim, RECORD))  # a result that needs more space than the job frees
             assert (said.lost, said.stale, said.unstorable) == (False, (), ())
         assert await states(store) == {State.READY: 10, State.SUCCEEDED: 40}
         assert reserved(store) == 0

@@ -9,14 +9,14 @@ import pytest
 
 from mainspring.common.ids import new_ids
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Retention, TallyRow
+from mainspring.jobs.records import Edge, Retention, TallyRow
 from mainspring.limits.records import Bucket
-from mainspring.states import State
+from mainspring.states import Reason, State
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.stores.sqlite.driver import schema
 from mainspring.stores.sqlite.driver.statements import SqliteStatements
 
-from .helpers import Worker, succeeded
+from .helpers import Worker, batch, job, succeeded
 
 READY, DONE, DEAD = (each.bytes for each in new_ids(3))
 COLUMNS = "id, state, task, queue, lane, priority, seq, crash_limit, early, enqueued, record"
@@ -128,3 +128,40 @@ def _shape(path: Path) -> list[tuple[str, str]]:
     rows = connection.execute("select name, sql from sqlite_master order by name").fetchall()
     connection.close()
     return rows
+
+
+@pytest.mark.asyncio
+async def test_edges_and_history_of_the_fifth_schema_stay(path: Path) -> None:
+    """The checks of both tables allow more than they did."""
+    parent, child, done = (each.bytes for each in new_ids(3))
+    sql = SqliteStatements("mainspring_")
+    connection = sqlite3.connect(path)
+    connection.execute("pragma journal_mode=wal")
+    connection.execute(sql["create_meta"])
+    for number in range(1, 6):
+        connection.executescript(sql[f"migration_{number}"])
+    connection.execute(sql["set_version"], ("default", 5))
+    for id, state, deps, flags in ((parent, "ready", 0, 1), (child, "blocked", 1, 0)):
+        values = (id, state, *COMMON, deps, flags)
+        connection.execute(f"insert into mainspring_jobs ({COLUMNS}, deps, flags) values ({_marks(13)})", values)
+    connection.execute("insert into mainspring_edges values (?, ?, 'fail')", (parent, child))
+    connection.execute(
+        f"insert into mainspring_finished ({COLUMNS}, attempt, epoch, crashes, token, finished, keep, drop_at)"
+        f" values ({_marks(18)})",
+        (done, "succeeded", *COMMON, 1, 1, 0, 1, 7, 3, 10),
+    )
+    connection.commit()
+    connection.close()
+    store = SqliteStore(str(path), durability="normal")
+    assert await store.migrate() == (5, schema.VERSION)
+    (found,) = (await store.find(Query(ids=(done,)))).jobs
+    assert (found.state, found.finished) == (State.SUCCEEDED, 7)
+    skipped = job(after=(Edge(parent, "failed"),))
+    await store.enqueue(batch(skipped))
+    worker = await Worker(store).join()
+    await worker.turn(*map(succeeded, await worker.take(1)))
+    after = {each.id: (each.state, each.reason) for each in (await store.find(Query.everything())).jobs}
+    assert after[child] == (State.READY, None)
+    assert after[skipped.id] == (State.CANCELLED, Reason.BYPASSED)
+    assert await store.prune(Retention()) == 1
+    await store.close()

@@ -10,11 +10,14 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mainspring import Mainspring
-from mainspring.errors import StoreUnavailable
+from mainspring.errors import StoreError, StoreUnavailable
+from mainspring.stores.sqlite.driver import database, files
+from mainspring.stores.sqlite.driver.connections import open_reader, open_writer
 from tests.rows.project import Project
 from tests.stores.sqlite.helpers import child, read_line, write_line
 from tests.timing import patience
@@ -130,6 +133,50 @@ def test_a_file_and_its_log_that_are_moved_together_are_kept(path: Path, tmp_pat
     app.close()
 
 
+def test_a_file_that_is_replaced_while_it_is_opened(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store closes the former file again, and its log is not applied to the new one."""
+    first, second = Mainspring(f"sqlite:///{path}"), Mainspring(f"sqlite:///{path}")
+    first.call("shop.mail").enqueue()
+    copy = copy_of(path)
+    first.call("shop.mail").enqueue()
+    opened: list[str] = []
+
+    def open_and_replace(file: str, *args: Any) -> sqlite3.Connection:
+        connection = open_writer(file, *args)
+        if not opened:
+            copy.replace(path)
+        opened.append(file)
+        return connection
+
+    monkeypatch.setattr(database, "open_writer", open_and_replace)
+    second.call("shop.mail").enqueue()
+    assert count(second) == count(first) == 2
+    assert len(opened) >= 2
+    second.close()
+    first.close()
+    check(path)
+
+
+def test_a_read_opens_no_other_file_than_the_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[Path] = []
+
+    def replace_and_open(file: str) -> sqlite3.Connection:
+        if copies:
+            copies.pop().replace(path)
+        return open_reader(file)
+
+    monkeypatch.setattr(database, "open_reader", replace_and_open)
+    app = Mainspring(f"sqlite:///{path}")
+    app.call("shop.mail").enqueue()
+    copies.append(copy_of(path))
+    app.call("shop.mail").enqueue()
+    assert count(app) == 1
+    app.call("shop.mail").enqueue()
+    assert count(app) == 2
+    app.close()
+    check(path)
+
+
 async def test_all_stores_of_one_process_move_to_the_new_file(path: Path) -> None:
     """The worker, its heartbeats and an idle client: none of them keeps the others from the new file."""
     app, idle = Mainspring(f"sqlite:///{path}", poll="100ms", lease=patience(3)), Mainspring(f"sqlite:///{path}")
@@ -210,3 +257,28 @@ def test_a_deleted_file_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFix
         app.call("shop.mail").enqueue()
         assert sum(app.jobs.count().values()) == 1
     assert [line for line in caplog.messages if "was deleted or replaced" in line and "are lost" in line]
+
+
+def test_a_deleted_file_is_reported_once_and_then_once_a_minute(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two stores of the process notice it, and each call notices it again while the file cannot be made."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    url = f"sqlite:///{folder}/jobs.db"
+
+    def warnings() -> int:
+        return sum("was deleted or replaced" in line for line in caplog.messages)
+
+    with Mainspring(url, enqueue_patience=0) as app, Mainspring(url, enqueue_patience=0) as other:
+        for each in (app, other):
+            each.call("shop.mail").enqueue()
+        folder.rename(tmp_path / "away")
+        for each in (app, other, app, other):
+            with pytest.raises(StoreError):
+                each.call("shop.mail").enqueue()
+        assert warnings() == 1
+        monkeypatch.setattr(files, "WARN_SECONDS", 0.0)  # the minute is over
+        with pytest.raises(StoreError):
+            app.call("shop.mail").enqueue()
+        assert warnings() == 2

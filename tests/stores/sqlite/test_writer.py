@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +20,7 @@ from mainspring.states import State
 from mainspring.stores.records import Document
 from mainspring.stores.sqlite import SqliteStore
 from mainspring.stores.sqlite.documents import put_document
+from mainspring.stores.sqlite.driver import write_lock
 from mainspring.stores.sqlite.driver.transaction import Tx
 
 from .helpers import PATIENCE, batch, close, enqueue, job, run, states
@@ -169,11 +173,11 @@ class TestThreadsAndLoops:
 
 
 class TestSettings:
-    @pytest.mark.parametrize(("durability", "level"), [("full", 2), ("normal", 1)])
-    def test_durability_sets_synchronous(self, path: Path, durability: str, level: int) -> None:
+    @pytest.mark.parametrize("durability", ["full", "normal"])
+    def test_commits_do_not_sync_with_the_write_lock_held(self, path: Path, durability: str) -> None:
         store = SqliteStore(str(path), durability=durability)
         assert run(store.durability()) == f"sqlite:{durability}"
-        assert store.database.writer.do(lambda tx: tx.cursor.execute("pragma synchronous").fetchone()[0]) == level
+        assert store.database.writer.do(lambda tx: tx.cursor.execute("pragma synchronous").fetchone()[0]) == 1
         assert store.database.writer.do(lambda tx: tx.cursor.execute("pragma journal_mode").fetchone()[0]) == "wal"
         run(close(store))
 
@@ -246,3 +250,74 @@ class TestReentry:
                 store.enqueue_now(batch(job()))
 
         await store.database.writer.send(interrupted)
+
+
+class TestSyncs:
+    """With full durability a call is answered when the log is on the disk."""
+
+    @pytest.fixture
+    def synced(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+        """For each sync of the log: whether another connection could begin to write meanwhile."""
+        lock_was_free: list[bool] = []
+        sync = write_lock._sync
+
+        def sync_and_look(file: int) -> None:
+            assert os.path.samestat(os.fstat(file), Path(f"{path}-wal").stat())
+            other = sqlite3.connect(path, isolation_level=None, timeout=0)
+            try:
+                other.execute("begin immediate")
+            except sqlite3.OperationalError:
+                lock_was_free.append(False)
+            else:
+                lock_was_free.append(True)
+            finally:
+                other.close()
+            sync(file)
+
+        monkeypatch.setattr(write_lock, "_sync", sync_and_look)
+        return lock_was_free
+
+    def test_each_write_is_synced_without_the_write_lock(self, path: Path, synced: list[bool]) -> None:
+        store = SqliteStore(str(path))
+        enqueue(store, job())
+        assert synced == [True]
+        enqueue(store, job(), job())
+        assert synced == [True, True]
+        run(close(store))
+
+    def test_a_transaction_that_changes_nothing_is_not_synced(self, path: Path, synced: list[bool]) -> None:
+        store = SqliteStore(str(path))
+        enqueue(store, job())
+        store.database.writer.do(lambda tx: tx.cursor.execute("select 1").fetchall())
+        assert synced == [True]
+        run(close(store))
+
+    def test_normal_durability_never_syncs(self, path: Path, synced: list[bool]) -> None:
+        store = SqliteStore(str(path), durability="normal")
+        enqueue(store, job())
+        assert synced == []
+        run(close(store))
+
+    def test_the_log_of_a_new_connection_is_synced(self, path: Path, synced: list[bool]) -> None:
+        store = SqliteStore(str(path))
+        enqueue(store, job())
+        assert store.database.writer.drop(PATIENCE)  # the last connection: SQLite deletes the log
+        enqueue(store, job())
+        assert synced == [True, True]
+        run(close(store))
+
+    def test_a_failed_sync_is_an_unknown_outcome(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The call is not run again: it may be on the disk. The caller repeats it under its batch id."""
+        store = SqliteStore(str(path))
+        enqueue(store, job())
+
+        def fail(file: int) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(write_lock, "_sync", fail)
+            with pytest.raises(StoreUnavailable, match="could not be synced"):
+                enqueue(store, job())
+        assert run(states(store)) == {State.READY: 2}
+        enqueue(store, job())
+        run(close(store))

@@ -10,6 +10,7 @@ import click
 from mainspring.cli.common import answers, listing, on_store
 from mainspring.cli.document import documents
 from mainspring.cli.output import Shown, Table
+from mainspring.cli.root import CommandGroup
 from mainspring.common.duration import format_duration
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _name = click.argument("name", metavar="LIMIT")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def limits() -> None:
     """List limits; change their size for the whole fleet."""
 

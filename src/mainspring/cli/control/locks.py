@@ -10,6 +10,7 @@ import click
 from mainspring.cli.common import listing, on_store
 from mainspring.cli.document import document
 from mainspring.cli.output import Shown, Table
+from mainspring.cli.root import CommandGroup
 from mainspring.cli.text import short, span, when
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from mainspring.locks.manager import LockInfo
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def locks() -> None:
     """List the locks of the whole fleet."""
 

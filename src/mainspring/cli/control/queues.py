@@ -11,7 +11,7 @@ from mainspring.cli.common import answers, listing, on_store, sure
 from mainspring.cli.document import document
 from mainspring.cli.jobs.actions import describe_count, yes_flag
 from mainspring.cli.output import Shown, Table, complain
-from mainspring.cli.root import NO
+from mainspring.cli.root import NO, CommandGroup
 from mainspring.cli.text import when
 from mainspring.errors import DrainTimeout
 from mainspring.queues.manager import How, OnFull, Order
@@ -28,7 +28,7 @@ _name = click.argument("name", metavar="QUEUE")
 _create = click.option("--create", is_flag=True, help="Also if nothing names this queue yet.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def queues() -> None:
     """List queues; pause, drain, purge or configure them."""
 

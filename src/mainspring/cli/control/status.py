@@ -12,6 +12,7 @@ from mainspring.cli.control.workers import worker_table
 from mainspring.cli.document import documents
 from mainspring.cli.jobs.dead import group_table
 from mainspring.cli.output import FactList, Shown, Table
+from mainspring.cli.root import Command
 from mainspring.cli.schedules.documents import summary_document
 from mainspring.cli.schedules.tables import summary_table
 from mainspring.errors import mask_url
@@ -24,7 +25,7 @@ WORST = 10
 """Maximum number of dead-job groups shown."""
 
 
-@click.command()
+@click.command(cls=Command)
 @on_store
 @listing
 def status(app: Mainspring) -> Shown:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from mainspring.cli.common import OF_ENDED, OF_LIVE, answers, filters, on_store, sure
 from mainspring.cli.output import Shown
-from mainspring.cli.root import NO, WRONG
+from mainspring.cli.root import NO, WRONG, Command
 from mainspring.errors import JobNotFound, KeyTaken, WrongState
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ rate_flag = click.option(
 )
 
 
-@click.command()
+@click.command(cls=Command)
 @ids_argument
 @on_store
 @answers
@@ -43,7 +44,7 @@ def cancel(app: Mainspring, ids: Sequence[str], query: Query | None, yes: bool, 
     return all_of(app, query, "cancelled", yes, lambda jobs: app.jobs.cancel(jobs, reason=reason))
 
 
-@click.command()
+@click.command(cls=Command)
 @ids_argument
 @on_store
 @answers
@@ -57,7 +58,7 @@ def retry(app: Mainspring, ids: Sequence[str], query: Query | None, yes: bool, r
     return all_of(app, query, "retried", yes, lambda jobs: app.jobs.retry(jobs, rate=rate))
 
 
-@click.command("run-now")
+@click.command("run-now", cls=Command)
 @ids_argument
 @on_store
 @answers
@@ -70,7 +71,7 @@ def run_now(app: Mainspring, ids: Sequence[str], query: Query | None, yes: bool)
     return all_of(app, query, "made ready", yes, app.jobs.run_now)
 
 
-@click.command()
+@click.command(cls=Command)
 @ids_argument
 @on_store
 @answers
@@ -117,10 +118,16 @@ def each_of(app: Mainspring, ids: Sequence[str], done: str, act: Callable[[Job[A
 def all_of(app: Mainspring, query: Query | None, done: str, yes: bool, act: Callable[[Query], int]) -> Shown:
     """Apply ``act`` to all jobs of the query, after confirmation."""
     assert query is not None, "one_way has checked it"
+    act(without_jobs(query))
     if not yes:
         sure(f"{describe_count('found', app.jobs.count(query).total)}. Those in a suitable state will be {done}.", yes)
     count = act(query)
     return Shown({"done": count, "refused": []}, [describe_count(done, count)])
+
+
+def without_jobs(query: Query) -> Query:
+    """The same query without a job: an action on it checks the names in the query, before the confirmation."""
+    return replace(query, ids=())
 
 
 def describe_count(done: str, count: int) -> str:

@@ -9,9 +9,18 @@ import click
 
 from mainspring.cli.common import OF_DEAD, answers, filters, listing, on_store, sure
 from mainspring.cli.document import documents
-from mainspring.cli.jobs.actions import describe_count, each_of, ids_argument, one_way, rate_flag, yes_flag
+from mainspring.cli.jobs.actions import (
+    describe_count,
+    each_of,
+    ids_argument,
+    one_way,
+    rate_flag,
+    without_jobs,
+    yes_flag,
+)
 from mainspring.cli.jobs.tables import job_blocks, job_document, job_table, whole_document
 from mainspring.cli.output import FactList, Shown, Table
+from mainspring.cli.root import CommandGroup
 from mainspring.cli.text import when
 
 if TYPE_CHECKING:
@@ -20,7 +29,7 @@ if TYPE_CHECKING:
     from mainspring.jobs.query import Query
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def dead() -> None:
     """Show, retry and delete dead jobs (dead letters)."""
 
@@ -79,6 +88,7 @@ def retry(app: Mainspring, ids: Sequence[str], query: Query | None, everything: 
     from mainspring.jobs.query import Query
 
     wanted = query or Query.everything()
+    app.dead.retry(without_jobs(wanted), rate=rate)
     if not everything:
         sure("Dead jobs will be retried.", yes)
     count = app.dead.retry(wanted, rate=rate)
@@ -98,6 +108,8 @@ def rm(app: Mainspring, ids: Sequence[str], query: Query | None, older_than: str
         raise click.UsageError("give ids or --older-than, not both")
     if older_than is None and one_way(ids, query):
         return each_of(app, ids, "deleted", lambda job: job.delete())
+    if query is not None:
+        app.dead.delete(without_jobs(query))
     sure("Dead jobs will be deleted for good.", yes)
     count = app.dead.delete(query, older_than=older_than)
     return Shown({"done": count, "refused": []}, [describe_count("deleted", count)])

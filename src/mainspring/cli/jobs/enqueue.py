@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mainspring.cli.common import answers, on_code
+from mainspring.cli.common import answers, on_store
 from mainspring.cli.completion import task_names
 from mainspring.cli.find_app import check_store
 from mainspring.cli.flags import flags, read_flags, read_value
 from mainspring.cli.jobs.tables import as_json, compact
 from mainspring.cli.output import Shown, complain
-from mainspring.cli.root import NO
+from mainspring.cli.root import NO, Command
 from mainspring.errors import (
     JobCancelled,
     JobDead,
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from mainspring.jobs.job import Job
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("task", shell_complete=task_names)
 @click.argument("arguments", nargs=-1, metavar="[VALUE | NAME=VALUE]...")
-@on_code
+@on_store
 @answers
 @flags("job")
 @click.option("--unknown", is_flag=True, help="Accept a task that this app does not know.")

@@ -23,6 +23,7 @@ from mainspring.cli.jobs.tables import (
     whole_document,
 )
 from mainspring.cli.output import Shown
+from mainspring.cli.root import CommandGroup
 from mainspring.cli.text import line, to_json
 from mainspring.errors import JobError
 from mainspring.states import FINAL
@@ -37,7 +38,7 @@ FOLLOW = 0.5
 """Seconds between two reads of a job's log lines."""
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def jobs() -> None:
     """List, show and change jobs."""
 
@@ -45,7 +46,7 @@ def jobs() -> None:
 @jobs.command()
 @on_store
 @listing
-@filters(*OF_ENDED)
+@filters(*OF_ENDED, "flow")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), metavar="N", help="At most N.")
 @click.option("--cursor", help="Continue after an earlier page.")
 def ls(app: Mainspring, query: Query | None, limit: int, cursor: str | None) -> Shown:

@@ -16,7 +16,7 @@ import mainspring
 from mainspring.cli.common import answers, on_code
 from mainspring.cli.jobs.tables import as_json, compact
 from mainspring.cli.output import Shown
-from mainspring.cli.root import NO
+from mainspring.cli.root import NO, Command
 from mainspring.cli.text import block
 from mainspring.common.redact import redact
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _OURS = str(Path(mainspring.__file__).parent) + os.sep
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("id")
 @on_code
 @answers

@@ -22,7 +22,7 @@ JOB_COLUMNS = ("id", "state", "task", "queue", "try", "enqueued", "run", "about"
 
 def job_document(info: JobInfo, **more: Any) -> dict[str, Any]:
     """A job as listings show it: without its attempts, options and token."""
-    return document(info, without=("token", "attempts", "options"), wait=info.wait, run=info.run, **more)
+    return document(info, without=("token", "attempts", "options"), wait=info.wait, **more)
 
 
 def whole_document(info: JobInfo, **more: Any) -> dict[str, Any]:
@@ -98,6 +98,7 @@ def _facts(info: JobInfo) -> FactList:
         "worker": info.worker,
         "due": info.due and when(info.due),
         "expires": info.expires and when(info.expires),
+        "flow": info.flow,
         "progress": info.progress and progress(info.progress),
         "code": info.code,
     }

@@ -49,7 +49,7 @@ def dev(
     """
     from mainspring.launch.reload import Assignment, Reloader
 
-    found = find_target(target or named(app))
+    found = find_target(named(app, target))
     given = {"drain": DRAIN, **read_flags("worker", given_flags)}
     resolve_options("worker", given, subject="mainspring dev")
     with _server(engine, Path(found.folder)) as url:

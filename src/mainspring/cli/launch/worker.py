@@ -10,11 +10,12 @@ import click
 from mainspring.cli.common import named
 from mainspring.cli.find_app import find_target
 from mainspring.cli.flags import flags, read_flags
+from mainspring.cli.root import Command
 from mainspring.common.handles import foreign_hint
 from mainspring.options.table import resolve_options
 
 
-class WorkerCommand(click.Command):
+class WorkerCommand(Command):
     """A command that starts workers: a flag of another library's worker gets the sentence of the table."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -58,7 +59,7 @@ def worker(
     """
     from mainspring.launch.run import run_target
 
-    found = find_target(target or named(app))
+    found = find_target(named(app, target))
     given = read_flags("worker", given_flags)
     resolve_options("worker", given, subject="mainspring worker")
     return run_target(found.target, given, log=log_flags(log_level, log_format), path=[found.folder])

@@ -10,6 +10,7 @@ import click
 
 from mainspring.cli.common import answers, on_store, sure
 from mainspring.cli.output import Shown
+from mainspring.cli.root import Command
 from mainspring.common.sizes import format_size
 from mainspring.errors import ConfigError
 from mainspring.stores.connect import engine_of, sqlite_path
@@ -23,7 +24,7 @@ _TOOLS = {
 }
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("file", type=click.Path(dir_okay=False))
 @functools.partial(on_store, all_namespaces=True)
 @answers
@@ -40,7 +41,7 @@ def backup(app: Mainspring, file: str) -> Shown:
     return Shown({"store": path, "file": file, "bytes": size}, [f"{path} was copied to {file} ({format_size(size)})"])
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("file", type=click.Path(dir_okay=False))
 @functools.partial(on_store, make=True, all_namespaces=True)
 @answers

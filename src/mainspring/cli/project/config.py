@@ -8,10 +8,11 @@ from mainspring.cli.common import answers, app_flag, named
 from mainspring.cli.find_app import find_app
 from mainspring.cli.jobs.tables import compact
 from mainspring.cli.output import Shown, Table
+from mainspring.cli.root import Command
 from mainspring.cli.text import to_json
 
 
-@click.command()
+@click.command(cls=Command)
 @app_flag
 @answers
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of the settings file. Needs no app.")

@@ -12,10 +12,12 @@ from mainspring.cli.common import answers, on_code
 from mainspring.cli.completion import task_names
 from mainspring.cli.jobs.enqueue import name_of
 from mainspring.cli.output import FactList, Shown, Table
+from mainspring.cli.root import Command
 from mainspring.cli.text import short
 from mainspring.common.duration import format_duration
 from mainspring.common.redact import HIDDEN, looks_secret, redact
 from mainspring.options.table import options_for
+from mainspring.tasks.spec import find_bad_signatures
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from mainspring.tasks.task import BaseTask
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("task", shell_complete=task_names)
 @on_code
 @answers
@@ -38,6 +40,7 @@ def explain(app: Mainspring, task: str) -> Shown:
         "declared": _place(found),
         "queue": found.queue,
         "aliases": list(found.aliases),
+        "problem": next((error.message for error in find_bad_signatures([found.spec()])), None),
     }
     table = [*options_for("task"), *(options_for("bulk") if found.declared.bulk is not None else ())]
     rows = [_row(found, option) for option in table if option.name not in ("name", "aliases")]

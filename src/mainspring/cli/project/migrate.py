@@ -9,6 +9,7 @@ import click
 
 from mainspring.cli.common import answers, on_store
 from mainspring.cli.output import Shown
+from mainspring.cli.root import Command
 from mainspring.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from mainspring.stores.records import MigrationPlan
 
 
-@click.command()
+@click.command(cls=Command)
 @functools.partial(on_store, make=True)
 @click.option("--plan", is_flag=True, help="Show what would be done; change nothing.")
 @click.option("--sql", is_flag=True, help="Print the SQL, to run it by other means (PostgreSQL).")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -23,7 +23,7 @@ def schedule_document(info: ScheduleInfo, **more: Any) -> dict[str, Any]:
 
 
 def run_document(run: RunInfo) -> dict[str, Any]:
-    return document(run, run=took(run))
+    return document(run)
 
 
 def counts_of(runs: Iterable[RunInfo]) -> dict[str, dict[str, int]]:
@@ -47,7 +47,7 @@ def summary_document(status: ScheduleStatus) -> dict[str, Any]:
         **{word: sum(each.off == off for each in found) for off, word in OFF.items()},
         "failing": sum(each.failures > 0 for each in found),
         "running": sum(len(each.running) for each in found),
-        "waiting": sum(len(each.waiting) for each in found),
+        "waiting": sum(len(each.waiting) + (each.waiting_since is not None) for each in found),
         "next": None if ahead is None else {"at": iso(ahead[0]), "schedule": ahead[1]},
     }
 
@@ -55,10 +55,6 @@ def summary_document(status: ScheduleStatus) -> dict[str, Any]:
 def due_first(status: ScheduleStatus) -> tuple[datetime, str] | None:
     """The earliest next occurrence, and the name of its schedule."""
     return min(((each.next, each.name) for each in status.schedules if each.next is not None), default=None)
-
-
-def took(run: RunInfo) -> timedelta | None:
-    return None if run.started is None or run.ended is None else run.ended - run.started
 
 
 def at_zone(moment: datetime, tz: str) -> datetime:

@@ -16,7 +16,7 @@ from mainspring.cli.find_app import check_store
 from mainspring.cli.jobs.actions import describe_count
 from mainspring.cli.jobs.enqueue import refuse_timeout, waited
 from mainspring.cli.output import FactList, Shown, Table, complain
-from mainspring.cli.root import NO
+from mainspring.cli.root import NO, CommandGroup
 from mainspring.cli.schedules.documents import at_zone, counts_of, run_document, schedule_document
 from mainspring.cli.schedules.tables import (
     group_table,
@@ -40,7 +40,7 @@ _name = click.argument("name", metavar="SCHEDULE", shell_complete=schedule_names
 _names = click.argument("names", nargs=-1, required=True, metavar="SCHEDULE...", shell_complete=schedule_names)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def schedules() -> None:
     """List schedules; trigger, enable or disable them."""
 

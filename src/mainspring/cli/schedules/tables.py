@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mainspring.cli.jobs.tables import compact
 from mainspring.cli.output import FactList, Table
-from mainspring.cli.schedules.documents import at_zone, counts_of, due_first, summary_document, took
+from mainspring.cli.schedules.documents import at_zone, counts_of, due_first, summary_document
 from mainspring.cli.text import ago, short, span, to_second, when
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def group_table(groups: Sequence[GroupInfo]) -> Table:
 
 def run_table(runs: Sequence[RunInfo], *, title: str = "", empty: str = "no occurrence was due yet") -> Table:
     rows = [
-        (to_second(run.at), run.what, run.job or "-", _outcome(run), span(took(run)), short(_why(run)))
+        (to_second(run.at), run.what, run.job or "-", _outcome(run), span(run.run), short(_why(run)))
         for run in runs
     ]  # fmt: skip
     return Table(("occurrence", "what", "job", "outcome", "took", "why"), rows, title=title, empty=empty)
@@ -92,8 +92,9 @@ def _facts(info: ScheduleInfo, runs: Sequence[RunInfo], now: datetime) -> FactLi
     counts = counts_of(runs)
     what, ended = (", ".join(f"{number} {word}" for word, number in kind.items()) for kind in counts.values())
     origin = "put at run time" if info.owner == "user" else "the code"
+    since = "" if info.waiting_since is None else f", since {when(info.waiting_since, now)}"
     optional = {
-        "waits for": ", ".join(info.waiting_for),
+        "waits for": ", ".join(info.waiting_for) + (since if info.waiting_for else ""),
         "depends on": ", ".join(info.depends_on),
         "blocks": ", ".join(info.blocks),
         "group": info.group,
@@ -146,9 +147,12 @@ def _about(info: ScheduleInfo, now: datetime) -> Iterable[str]:
         yield short(info.note)
     if info.running:
         yield "running" if len(info.running) == 1 else f"{len(info.running)} running"
-    if info.waiting:
+    waiting = len(info.waiting) + (info.waiting_since is not None)
+    if waiting:
         held = f" for {', '.join(info.waiting_for)}" if info.waiting_for else ""
-        yield f"waiting{held}" if len(info.waiting) == 1 else f"{len(info.waiting)} waiting{held}"
+        yield f"waiting{held}" if waiting == 1 else f"{waiting} waiting{held}"
+    if info.mode == "scheduled" and info.enabled and info.next is None and not (info.running or waiting):
+        yield "no occurrence is left" if info.last is not None else "no occurrence is left, and it never ran"
     if info.trial:
         yield f"on trial: {TRIAL}"
     if info.failures and info.off != "failures":

@@ -7,12 +7,15 @@ swap, and the scheduler reads the row again.
 
 from __future__ import annotations
 
-from mainspring.schedules.plan.change import disable, enable, mark_orphaned, new_plan, revise
+from mainspring.schedules.plan.change import disable, enable, is_over, mark_orphaned, new_plan, record_passed, revise
+from mainspring.schedules.plan.dependencies import Successes, find_unmet, needs_successes
+from mainspring.schedules.plan.fire import expiry_of_waiting
 from mainspring.schedules.plan.manual_runs import TriggerRefusal, backfill, trigger
 from mainspring.schedules.plan.run_job import TEMPLATE, block_limit, describe_full_bucket, group_limit, is_block_limit
 from mainspring.schedules.plan.settle import SeenRun
 from mainspring.schedules.plan.state import (
     Definition,
+    LastSuccess,
     OccurrenceRecord,
     OpenRun,
     SchedulePlan,
@@ -28,18 +31,21 @@ from mainspring.schedules.plan.steps import (
     reject_jobs,
     skip_taken_keys,
     step,
+    take_in,
     use_existing_job,
 )
 
 __all__ = [
     "TEMPLATE",
     "Definition",
+    "LastSuccess",
     "OccurrenceRecord",
     "OpenRun",
     "ScheduleNews",
     "SchedulePlan",
     "ScheduleStep",
     "SeenRun",
+    "Successes",
     "TriggerRefusal",
     "backfill",
     "block_limit",
@@ -49,16 +55,22 @@ __all__ = [
     "disable",
     "enable",
     "encode",
+    "expiry_of_waiting",
+    "find_unmet",
     "group_limit",
     "is_block_limit",
+    "is_over",
     "mark_orphaned",
+    "needs_successes",
     "new_plan",
     "next_look",
     "postpone",
+    "record_passed",
     "reject_jobs",
     "revise",
     "skip_taken_keys",
     "step",
+    "take_in",
     "trigger",
     "use_existing_job",
 ]

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
 from msgspec.structs import replace
 
+from mainspring.common.clock import to_datetime
 from mainspring.jobs.records import NewJob
+from mainspring.schedules.plan.dependencies import Successes, describe_unmet, find_unmet, use_successes
 from mainspring.schedules.plan.run_job import MAX_RUNS, RunBuilder
-from mainspring.schedules.plan.state import OccurrenceRecord, OpenRun, SchedulePlan, What, encode_run
+from mainspring.schedules.plan.state import (
+    OccurrenceRecord,
+    OpenRun,
+    SchedulePlan,
+    WaitingOccurrence,
+    What,
+    encode_run,
+)
 from mainspring.schedules.records import ScheduleRun
 from mainspring.schedules.rules import Cron, RuleWindow, find_missed
-from mainspring.states import State
 
+SOONEST = 1_000_000
+"""Microseconds until a look that must come soon, and not at once."""
 LATE = 30_000_000
 """Microseconds. An occurrence that no scheduler handled within this time is missed."""
 _DAY = 86_400_000_000
@@ -44,30 +54,65 @@ class _Due(NamedTuple):
     """No occurrence at or before this moment fires again."""
 
 
-def fire(plan: SchedulePlan, now: int, making: RunBuilder, states: Mapping[bytes, State]) -> FireResult:
-    """Handle every due occurrence; at least one is due. ``states`` has the known states of the open runs."""
+def fire(plan: SchedulePlan, now: int, making: RunBuilder, successes: Successes) -> FireResult:
+    """Handle every due occurrence; at least one is due."""
     if plan.definition.mode == "continuous" or plan.rule is None:
-        return _fire_continuous(plan, now, making, states)
+        return _fire_continuous(plan, now, making, successes)
     due = _find_due(plan, now)
     chosen = _choose(plan, due.known[-making.max_jobs :], now)
     watermark = max(plan.watermark, due.until)
     runs = _record_passed(due, {*chosen, *(run.at for run in plan.open)}, now)
     plan = replace(plan, watermark=watermark, due=plan.rule.next(max(watermark, now)))
     late = sum(now - at > LATE for at in due.known)
-    return _make_runs(plan, chosen, runs, now, making, states)._replace(missed=late + due.gone if late else 0)
+    return _make_runs(plan, chosen, runs, now, making, successes)._replace(missed=late + due.gone if late else 0)
 
 
-def find_overlap(plan: SchedulePlan, states: Mapping[bytes, State]) -> OccurrenceRecord | None:
+def find_overlap(plan: SchedulePlan) -> OccurrenceRecord | None:
     """Return the record of an occurrence that cannot run because earlier runs are open; None if it can run."""
     overlap = plan.definition.overlap
     if plan.definition.mode == "continuous" and overlap == "allow":
         overlap = "skip"
     if not plan.open or overlap != "skip":
         return _refuse_many(plan)
-    last = plan.open[-1]
-    if states.get(last.job) is State.BLOCKED:
-        return OccurrenceRecord("coalesced", note=f"job {UUID(bytes=last.job)} still waits for other schedules")
-    return OccurrenceRecord("skipped", note=f"job {UUID(bytes=last.job)} has not ended")
+    return OccurrenceRecord("skipped", note=f"job {UUID(bytes=plan.open[-1].job)} has not ended")
+
+
+def drop_waiting(plan: SchedulePlan, now: int, successes: Successes) -> FireResult:
+    """Give up the waiting occurrence if its schedule was disabled or its ``expires`` has passed."""
+    waiting = plan.waiting
+    if waiting is None:
+        return FireResult(plan, [], [])
+    expires = expiry_of_waiting(plan)
+    if not plan.enabled:
+        note = "the schedule was disabled while the occurrence waited"
+    elif expires is not None and now >= expires:
+        unmet = find_unmet(plan, successes) or plan.definition.depends_on
+        note = f"it expired while the schedule waited: it {describe_unmet(unmet)}"
+    else:
+        return FireResult(replace(plan, waiting=replace(waiting, since=min(waiting.since, now))), [], [])
+    plan = replace(plan, waiting=None)
+    if plan.definition.mode == "continuous" and plan.enabled and not plan.open:
+        plan = replace(plan, due=now + max(plan.definition.min_pause, SOONEST))
+    return FireResult(plan, [encode_run(waiting.at, OccurrenceRecord("skipped", now, note))], [], passed=(note,))
+
+
+def expiry_of_waiting(plan: SchedulePlan) -> int | None:
+    """Return when the waiting occurrence expires; None if none waits or it does not expire."""
+    expires = plan.definition.job.expires_in
+    return None if plan.waiting is None or expires is None else plan.waiting.since + expires
+
+
+def start_waiting(plan: SchedulePlan, now: int, making: RunBuilder, successes: Successes) -> FireResult:
+    """Make the run of the waiting occurrence if its dependencies are met."""
+    waiting = plan.waiting
+    if waiting is None or find_unmet(plan, successes) or _refuse_many(plan) is not None:
+        return FireResult(plan, [], [])
+    job = making.occurrence_job(waiting.at, now)
+    if job.expires_in is not None:
+        job = replace(job, expires_in=max(1, job.expires_in - (now - waiting.since)))
+    plan = replace(plan, waiting=None, open=(*plan.open, OpenRun(waiting.at, job.id, now)))
+    record = encode_run(waiting.at, OccurrenceRecord("fired", now), job.id)
+    return FireResult(use_successes(plan, (job.id,), now, successes), [record], [job])
 
 
 def runs_to_cancel(plan: SchedulePlan) -> tuple[bytes, ...]:
@@ -80,12 +125,12 @@ def runs_to_cancel(plan: SchedulePlan) -> tuple[bytes, ...]:
 # ---- private ---------------------------------------------------------------------------------------
 
 
-def _fire_continuous(plan: SchedulePlan, now: int, making: RunBuilder, states: Mapping[bytes, State]) -> FireResult:
-    """Start the next run of mode ``continuous``, unless a run is open."""
-    if plan.open:
+def _fire_continuous(plan: SchedulePlan, now: int, making: RunBuilder, successes: Successes) -> FireResult:
+    """Start the next run of mode ``continuous``, unless a run is open or an occurrence waits."""
+    if plan.open or plan.waiting is not None:
         return FireResult(replace(plan, due=None), [], [])
     at = max(now, plan.watermark + 1, plan.asked + 1)
-    return _make_runs(replace(plan, due=None, watermark=at), [at], [], now, making, states)
+    return _make_runs(replace(plan, due=None, watermark=at), [at], [], now, making, successes)
 
 
 def _find_due(plan: SchedulePlan, now: int) -> _Due:
@@ -143,23 +188,39 @@ def _make_runs(
     runs: list[ScheduleRun],
     now: int,
     making: RunBuilder,
-    states: Mapping[bytes, State],
+    successes: Successes,
 ) -> FireResult:
-    """Make runs of these occurrences, unless earlier open runs prevent it. The new runs wait for each other."""
+    """Make runs of these occurrences, unless earlier open runs prevent it. The new runs wait for each other.
+
+    An occurrence whose dependencies are not met waits, and later ones are coalesced into it.
+    """
     jobs: list[NewJob] = []
     notes: list[str] = []
-    blocked = find_overlap(plan, states)
+    overlaps = find_overlap(plan)
     for at in chosen:
-        passed = blocked or _refuse_many(plan)
+        passed = _coalesce(plan) or overlaps or _refuse_many(plan)
         if passed is not None:
             runs.append(encode_run(at, replace(passed, made=now)))
             notes.append(passed.note)
             continue
+        if unmet := find_unmet(plan, successes):
+            plan = replace(plan, waiting=WaitingOccurrence(at, now))
+            runs.append(encode_run(at, OccurrenceRecord("waiting", now, describe_unmet(unmet))))
+            continue
         job = making.occurrence_job(at, now)
         jobs.append(job)
         plan = replace(plan, open=(*plan.open, OpenRun(at, job.id, now)))
+        plan = use_successes(plan, (job.id,), now, successes)
         runs.append(encode_run(at, OccurrenceRecord("fired", now), job.id))
     return FireResult(plan, runs, jobs, passed=tuple(notes))
+
+
+def _coalesce(plan: SchedulePlan) -> OccurrenceRecord | None:
+    """Return the record of an occurrence that the waiting occurrence replaces; None if none waits."""
+    if plan.waiting is None:
+        return None
+    at = to_datetime(plan.waiting.at).isoformat(" ", "seconds")
+    return OccurrenceRecord("coalesced", note=f"the occurrence of {at} still waits for other schedules")
 
 
 def _refuse_many(plan: SchedulePlan) -> OccurrenceRecord | None:

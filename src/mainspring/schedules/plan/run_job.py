@@ -13,7 +13,6 @@ from mainspring.jobs.query import parent_mark
 from mainspring.jobs.records import FollowUp, NewJob
 from mainspring.limits.records import Bucket, Limit
 from mainspring.schedules.plan.state import Definition
-from mainspring.schedules.records import part_mark
 from mainspring.schedules.rules import jitter_delay
 
 TEMPLATE = UUID("5ced01e5-0000-7000-8000-7e3a1a7ec0de")
@@ -51,7 +50,6 @@ class RunBuilder(NamedTuple):
             id=id,
             record=_add_occurrence(template.record, at),
             keep=None if template.keep is None else max(template.keep, MIN_KEEP),
-            marks=tuple(dict.fromkeys((*template.marks, part_mark(self.name)))),
             buckets=self._buckets(template.buckets),
             follows=tuple(
                 _build_follow_up(template.id, id, id, n, follow) for n, follow in enumerate(template.follows)

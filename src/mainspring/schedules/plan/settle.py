@@ -7,12 +7,24 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.schedules.plan.state import Definition, LastOutcome, OccurrenceRecord, OpenRun, SchedulePlan, encode_run
+from mainspring.schedules.plan.state import (
+    Definition,
+    EndedRun,
+    LastOutcome,
+    LastSuccess,
+    OccurrenceRecord,
+    OpenRun,
+    SchedulePlan,
+    encode_run,
+)
 from mainspring.schedules.records import ScheduleRun
 from mainspring.states import FINAL, Reason, State
 
 MAX_DISABLED = 6 * 3_600_000_000
 """Microseconds. A schedule that failures disabled is enabled on trial after this time at the latest."""
+
+ENDED_RUNS = 10
+"""The number of ended runs that a row remembers, because a retry by hand may end them again."""
 
 
 class SeenRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +34,17 @@ class SeenRun(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason | None = None
     started: int | None = None
     ended: int | None = None
+    ran: int | None = None
     error: str = ""
+    attempt: int = 1
+    epoch: int = 1
+    first_started: int | None = None
+    """When the job was claimed first, in any epoch; None if that is not known."""
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the job was ever claimed. A snooze and the loss of a worker give an attempt back."""
+        return self.first_started is not None or self.attempt > 0
 
 
 def settle(
@@ -33,9 +55,9 @@ def settle(
     ``seen`` maps the id of a job to the job, or to None if the job was deleted. A job that was not looked up has no
     entry, and its run stays open.
     """
+    plan, runs = _settle_retried(plan, now, seen)
     ended = [(run, seen[run.job]) for run in plan.open if run.job in seen and _has_ended(seen[run.job])]
     ended.sort(key=lambda pair: _end_of(pair[1], now))
-    runs = []
     for run, job in ended:
         plan = _close_run(plan, run, job, now)
         runs.append(_record_end(run, job, now))
@@ -68,8 +90,8 @@ def restart(plan: SchedulePlan, now: int) -> SchedulePlan:
 
 
 def next_continuous_run(plan: SchedulePlan, now: int) -> int | None:
-    """Return when the next run of mode ``continuous`` may start; None while a run is open."""
-    if plan.open:
+    """Return when the next run of mode ``continuous`` may start; None while a run is open or an occurrence waits."""
+    if plan.open or plan.waiting is not None:
         return None
     pause = plan.definition.min_pause
     return now if plan.last is None else min(max(plan.last.ended + pause, now), now + pause)
@@ -97,6 +119,10 @@ def _close_run(plan: SchedulePlan, run: OpenRun, job: SeenRun | None, now: int) 
     state = None if job is None else job.state
     left = tuple(each for each in plan.open if each.job != run.job)
     plan = replace(plan, open=left, last=LastOutcome(run.at, run.job, state, end))
+    if job is not None and plan.needed:
+        plan = replace(plan, ended=(*plan.ended, EndedRun(run, job.epoch))[-ENDED_RUNS:])
+    if state is State.SUCCEEDED:
+        plan = _record_success(plan, end, now)
     if job is None or state is State.CANCELLED or run.what == "backfilled":
         return plan  # such an end does not predict the end of the next run
     if state is State.SUCCEEDED:
@@ -112,12 +138,38 @@ def _close_run(plan: SchedulePlan, run: OpenRun, job: SeenRun | None, now: int) 
     )  # fmt: skip
 
 
+def _settle_retried(
+    plan: SchedulePlan, now: int, seen: Mapping[bytes, SeenRun | None]
+) -> tuple[SchedulePlan, list[ScheduleRun]]:
+    """Take in the ended runs that a retry by hand has ended again. They do not count among failures in a row."""
+    runs: list[ScheduleRun] = []
+    left: list[EndedRun] = []
+    for each in plan.ended:
+        job = seen.get(each.run.job)
+        if each.run.job in seen and job is None:
+            continue
+        if job is not None and job.state in FINAL and job.epoch > each.epoch:
+            runs.append(_record_end(each.run, job, now))
+            left.append(replace(each, epoch=job.epoch))
+            if job.state is State.SUCCEEDED:
+                plan = _record_success(plan, _end_of(job, now), now)
+        else:
+            left.append(each)
+    return replace(plan, ended=tuple(left)), runs
+
+
+def _record_success(plan: SchedulePlan, end: int, now: int) -> SchedulePlan:
+    """Raise the number that dependent schedules compare."""
+    last = plan.success or LastSuccess(0, 0)
+    return replace(plan, success=LastSuccess(max(last.number + 1, now), max(last.ended, end)))
+
+
 def _record_end(run: OpenRun, job: SeenRun | None, now: int) -> ScheduleRun:
     if job is None:
         record = OccurrenceRecord(run.what, run.made, "its job was deleted before a scheduler saw its end", ended=now)
     else:
         record = OccurrenceRecord(
             run.what, run.made, state=job.state, reason=job.reason, started=job.started, ended=_end_of(job, now),
-            error=job.error,
+            ran=job.ran, error=job.error,
         )  # fmt: skip
     return encode_run(run.at, record, run.job)

@@ -16,7 +16,7 @@ Mode = Literal["scheduled", "triggered", "continuous"]
 Overlap = Literal["skip", "queue", "allow", "cancel_previous"]
 Misfire = Literal["skip", "once", "all"]
 Off = Literal["", "operator", "failures", "orphaned"]
-What = Literal["fired", "triggered", "backfilled", "skipped", "coalesced", "missed", "rejected"]
+What = Literal["fired", "triggered", "backfilled", "waiting", "skipped", "coalesced", "missed", "rejected"]
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,6 +57,42 @@ class OpenRun(msgspec.Struct, frozen=True, omit_defaults=True):
     made: int
     """When the job was enqueued."""
     what: What = "fired"
+
+
+class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A run that ended. A retry by hand starts it again, in a new epoch of its job."""
+
+    run: OpenRun
+    epoch: int
+    """The epoch of the job that ended."""
+
+
+class WaitingOccurrence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An occurrence that waits for the success of other schedules. Its job does not exist yet."""
+
+    at: int
+    since: int
+    """When a scheduler first looked at it."""
+
+
+class LastSuccess(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The last success of a schedule, for the schedules that depend on it."""
+
+    number: int
+    """Greater than the number of each earlier success: the time when it was recorded, or one more than the last."""
+    ended: int
+    """The latest end of a successful run."""
+
+
+class UnseenStart(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A start of a schedule with dependencies, until a scheduler has seen that one of its jobs started."""
+
+    jobs: tuple[bytes, ...]
+    """The job of the run, or those of a backfill, which are one start. Jobs that will never start are left out."""
+    made: int
+    """When the jobs were made."""
+    used: dict[str, int] = {}
+    """``SchedulePlan.used`` before this start: it holds again if none of the jobs starts."""
 
 
 class LastOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -103,6 +139,17 @@ class SchedulePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     forgotten: int = 0
     """Records of occurrences before this moment may be gone, because ``history`` was smaller at that time."""
     open: tuple[OpenRun, ...] = ()
+    needed: bool = False
+    """Whether a schedule has named this one in its ``depends_on``."""
+    ended: tuple[EndedRun, ...] = ()
+    """If the schedule is needed: the last runs that ended, the newest last. A retry by hand may end them again."""
+    success: LastSuccess | None = None
+    waiting: WaitingOccurrence | None = None
+    used: dict[str, int] = {}
+    """For each schedule that this one depends on: the number of its success that the last start has used, or that it
+    had when it became a dependency. A start needs a greater number."""
+    starts: tuple[UnseenStart, ...] = ()
+    """In the order in which they were made."""
     failures: int = 0
     """The number of failed runs since the last successful run."""
     last: LastOutcome | None = None
@@ -126,6 +173,8 @@ class OccurrenceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: Reason | None = None
     started: int | None = None
     ended: int | None = None
+    ran: int | None = None
+    """Microseconds that the body of the job ran."""
     error: str = ""
     count: int = 1
     """The number of missed occurrences in this record, which is kept under the earliest of them."""

@@ -10,14 +10,16 @@ from msgspec.structs import replace
 
 from mainspring.jobs.records import NewJob
 from mainspring.limits.records import Limit
-from mainspring.schedules.plan.fire import fire, runs_to_cancel
+from mainspring.schedules.plan.dependencies import NO_SUCCESSES, Successes, give_back_successes, note_starts
+from mainspring.schedules.plan.fire import SOONEST, FireResult, drop_waiting, fire, runs_to_cancel, start_waiting
 from mainspring.schedules.plan.run_job import RunBuilder
 from mainspring.schedules.plan.settle import SeenRun, reenable_on_trial, settle
 from mainspring.schedules.plan.state import OccurrenceRecord, SchedulePlan, encode_run
-from mainspring.schedules.records import ScheduleRun
+from mainspring.schedules.records import ALWAYS_DUE, ScheduleRun
 
-SOONEST, LATEST, LATEST_CONTINUOUS = 1_000_000, 600_000_000, 60_000_000
-"""Microseconds between two looks for the end of a run: a tenth of its age, within these limits. A look is a write."""
+LATEST, LATEST_CONTINUOUS = 600_000_000, 60_000_000
+"""Microseconds between two looks for the end of a run: a tenth of its age, from ``SOONEST`` to these. A look is a
+write."""
 
 Happened = Literal["missed", "skipped", "disabled", "enabled"]
 
@@ -43,39 +45,57 @@ class ScheduleStep(NamedTuple):
     """Jobs to cancel after the swap, because a later run replaces them. Each look repeats them until they have ended,
     so a scheduler that dies between the swap and the cancel loses nothing."""
     news: tuple[ScheduleNews, ...] = ()
-    forced: bool = False
-    """The jobs do not wait for other schedules."""
 
 
 def step(
-    name: str, plan: SchedulePlan, now: int, seen: Mapping[bytes, SeenRun | None], new_id: Callable[[], bytes]
+    name: str,
+    plan: SchedulePlan,
+    now: int,
+    seen: Mapping[bytes, SeenRun | None],
+    new_id: Callable[[], bytes],
+    successes: Successes = NO_SUCCESSES,
 ) -> ScheduleStep:
-    """Return the next row. ``seen`` has the jobs of the open runs; None for a job that was deleted."""
+    """Return the next row. ``seen`` has the jobs of the open runs; None for a job that was deleted.
+
+    ``successes`` has the last success of each schedule that this one depends on, read after ``seen``.
+    """
     before = plan
     plan, runs = settle(plan, now, seen)
-    plan = reenable_on_trial(plan, now)
+    plan = reenable_on_trial(note_starts(plan, now, seen, successes), now)
     news = report_switch(before, plan)
     if plan.definition.mode == "continuous" and plan.due is not None:  # the clock may have gone back
         plan = replace(plan, due=min(plan.due, now + plan.definition.min_pause))
     jobs: list[NewJob] = []
     making = RunBuilder(name, plan.definition, new_id)
-    if plan.enabled and plan.due is not None and plan.due <= now:
-        states = {job: each.state for job, each in seen.items() if each is not None}
-        fired = fire(plan, now, making, states)
-        plan, jobs = fired.plan, fired.jobs
-        runs += fired.runs
-        if fired.missed:
-            news.append(ScheduleNews("missed", plan.definition.misfire, fired.missed))
-        if fired.passed:
-            news.append(ScheduleNews("skipped", fired.passed[-1], len(fired.passed)))
+    dropped = drop_waiting(plan, now, successes)
+    due = _fire_due(dropped.plan, now, making, successes)  # before the waiting one starts: they are coalesced into it
+    started = start_waiting(due.plan, now, making, successes)
+    plan = started.plan
+    for part in (dropped, due, started):
+        runs += part.runs
+        jobs += part.jobs
+        if part.missed:
+            news.append(ScheduleNews("missed", plan.definition.misfire, part.missed))
+        if part.passed:
+            news.append(ScheduleNews("skipped", part.passed[-1], len(part.passed)))
     limits = making.limits if jobs else ()
     return ScheduleStep(
         plan, next_look(plan, now), tuple(runs), tuple(jobs), limits, runs_to_cancel(plan), tuple(news)
     )  # fmt: skip
 
 
+def take_in(
+    plan: SchedulePlan, now: int, seen: Mapping[bytes, SeenRun | None], successes: Successes = NO_SUCCESSES
+) -> ScheduleStep:
+    """Return the row with the ends and starts of its runs, and without new runs."""
+    after, runs = settle(plan, now, seen)
+    after = note_starts(after, now, seen, successes)
+    return ScheduleStep(after, next_look(after, now), tuple(runs), news=tuple(report_switch(plan, after)))
+
+
 def next_look(plan: SchedulePlan, now: int) -> int | None:
-    """Return when a scheduler must look at the schedule next; None: only after a change."""
+    """Return when a scheduler must look at the schedule next, ``ALWAYS_DUE`` for each tick; None: only after a
+    change."""
     latest = LATEST_CONTINUOUS if plan.definition.mode == "continuous" else LATEST
     ages = [now - run.made for run in plan.open]
     moments = [now + min(max(min(ages) // 10, SOONEST), latest)] if ages else []
@@ -83,7 +103,14 @@ def next_look(plan: SchedulePlan, now: int) -> int | None:
         moments.append(plan.due)
     if plan.back_at is not None:
         moments.append(plan.back_at)
+    if plan.waiting is not None:  # schedulers look at it in each tick, and write only what has changed
+        moments.append(ALWAYS_DUE)
     return min(moments, default=None)
+
+
+def _fire_due(plan: SchedulePlan, now: int, making: RunBuilder, successes: Successes) -> FireResult:
+    is_due = plan.enabled and plan.due is not None and plan.due <= now
+    return fire(plan, now, making, successes) if is_due else FireResult(plan, [], [])
 
 
 def report_switch(before: SchedulePlan, after: SchedulePlan) -> list[ScheduleNews]:
@@ -136,7 +163,7 @@ def skip_taken_keys(plan: SchedulePlan, now: int, others: Mapping[bytes, bytes])
 
 def _remove_runs(plan: SchedulePlan, jobs: Collection[bytes], now: int) -> SchedulePlan:
     """Remove open runs whose jobs were not made."""
-    plan = replace(plan, open=tuple(run for run in plan.open if run.job not in jobs))
-    if plan.definition.mode == "continuous" and not plan.open and plan.due is None:
+    plan = replace(give_back_successes(plan, jobs), open=tuple(run for run in plan.open if run.job not in jobs))
+    if plan.definition.mode == "continuous" and not plan.open and plan.waiting is None and plan.due is None:
         return replace(plan, due=now + max(plan.definition.min_pause, SOONEST))
     return plan

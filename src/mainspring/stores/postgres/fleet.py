@@ -13,8 +13,8 @@ from mainspring.stores.postgres.driver.database import Database
 from mainspring.stores.postgres.driver.session import Rows, Step
 from mainspring.stores.postgres.driver.statements import fill_schema
 from mainspring.stores.postgres.jobs.ack import ACKS, ack_params, sift_acks
-from mainspring.stores.postgres.rows import breaker_row, worker_row
-from mainspring.worker.records import Beat, BeatResult, RescueResult, WorkerRow
+from mainspring.stores.postgres.rows import worker_row
+from mainspring.worker.records import Beat, BeatResult, LeadResult, RescueResult, WorkerRow
 
 _BEAT = """
 select * from {schema}.beat_v1(
@@ -30,6 +30,11 @@ select id, state, woken from {schema}.rescue_v1(
 _RETIRE = f"""
 select id, state, woken from {{schema}}.retire_v1(
     %(worker)s::text, %(cause)s::text, {ACKS}, %(delays)s::bigint[], %(now)s::bigint
+)
+"""
+_LEAD = """
+select now, led, fleet, next_due, next_look, always_due from {schema}.lead_v1(
+    %(worker)s::text, %(services)b::text[], %(span)s::bigint, %(now)s::bigint
 )
 """
 _WORKERS = f"""
@@ -63,6 +68,14 @@ async def retire(db: Database, worker: str, cause: Outcome, acks: Sequence[Ack],
     return await _taken_back(db, await db.rows(_RETIRE, params))
 
 
+async def lead(db: Database, worker: str, services: Sequence[str], span: int) -> LeadResult:
+    params = {"worker": worker, "services": list(services), "span": span, "now": db.now()}
+    ((now, led, fleet, due, look, always),) = await db.rows(_LEAD, params)
+    return LeadResult(
+        now=now, services=tuple(led), fleet=fleet, next_due=due, next_look=look, always_due=always
+    )  # fmt: skip
+
+
 async def workers(db: Database) -> list[WorkerRow]:
     return [worker_row(row) for row in await db.rows(_WORKERS)]
 
@@ -82,12 +95,11 @@ def beat_call(beats: Sequence[Beat], schema: str, now: int | None) -> Step:
 
 
 async def _taken_back(db: Database, rows: Rows) -> RescueResult:
-    """The rows of a rescue: moved jobs with their state, queues to wake, breakers, and whether the worker was taken."""
+    """The rows of a rescue: moved jobs with their state, queues to wake, and whether the worker was taken."""
     await db.wake({woken for _, state, woken in rows if woken is not None and state is None})
     moved: dict[str, list[bytes]] = {State.READY: [], State.RETRYING: [], State.DEAD: [], State.CANCELLED: []}
     for job, state, _ in rows:
         if job is not None:
             moved[state].append(job)
     ready, retrying, dead, cancelled = map(tuple, moved.values())
-    breakers = tuple(breaker_row(changed) for _, state, changed in rows if state == "breaker")
-    return RescueResult(any(state == "taken" for _, state, _ in rows), ready, retrying, dead, cancelled, breakers)
+    return RescueResult(any(state == "taken" for _, state, _ in rows), ready, retrying, dead, cancelled)

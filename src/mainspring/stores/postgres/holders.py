@@ -8,10 +8,10 @@ from mainspring.limits.records import Bucket, HolderRow, HoldResult, Limit
 from mainspring.stores.postgres.driver.arrays import numbers
 from mainspring.stores.postgres.driver.database import Database
 from mainspring.stores.postgres.limits import costs_of, limits_json, spent_json, stored_name
-from mainspring.stores.postgres.rows import breaker_row, holder_row
+from mainspring.stores.postgres.rows import holder_row
 
 _HOLD = """
-select ok, now, until, next_at, full_at, kept, changed, token, woken from {schema}.hold_v1(
+select ok, now, until, next_at, full_at, kept, token, woken from {schema}.hold_v1(
     %(holder)b::bytea, %(names)b::text[], %(costs)s::bigint[], %(ttl)s::bigint, %(limits)s::jsonb, %(keep)s::bigint,
     %(info)b::bytea, %(fenced)s::boolean, %(now)s::bigint
 )
@@ -43,7 +43,7 @@ async def hold(
         "holder": holder, "names": list(costs), "costs": numbers(costs.values()), "ttl": ttl,
         "limits": limits_json(limits), "keep": keep, "info": info, "fenced": fenced, "now": db.now(),
     }  # fmt: skip
-    ((ok, now, until, next_at, full_at, kept, changed, token, woken),) = await db.rows(_HOLD, params)
+    ((ok, now, until, next_at, full_at, kept, token, woken),) = await db.rows(_HOLD, params)
     await db.wake(woken)
     return HoldResult(
         ok=ok,
@@ -52,7 +52,6 @@ async def hold(
         next_at=next_at,
         full=_name_at(buckets, list(costs), full_at),
         kept=kept,
-        breakers=tuple(map(breaker_row, changed)),
         token=token,
     )
 

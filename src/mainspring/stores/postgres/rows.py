@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from mainspring.breakers.records import BreakerRow
+from mainspring.breakers.counting import breaker_row
+from mainspring.breakers.records import StoredBreaker
 from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.records import AttemptRow, JobRow, LogLine
 from mainspring.limits.records import Bucket, BucketRow, HolderRow, Limit, LimitRow
@@ -18,13 +19,13 @@ from mainspring.worker.records import WorkerRow
 
 JOB_COLUMNS = (
     "id", "state", "reason", "task", "queue", "lane", "priority", "attempt", "epoch", "crashes", "crash_limit",
-    "early", "token", "worker", "seq", "enqueued", "due", "expires", "started", "finished", "deps", "ordered",
+    "early", "token", "worker", "seq", "enqueued", "due", "expires", "started", "finished", "ran", "deps", "ordered",
     "progress", "result", "error", "note", "buckets", "costs", "record",
 )  # fmt: skip
 """The columns that :func:`job_row` reads, in the order of the statement."""
 _WORKER_COLUMNS = ("id", "number", "turn", "lost", "started", "seen", "running", "queues", "tasks", "lease", "info")
 
-breaker_row = msgspec.json.Decoder(BreakerRow).decode
+stored_breaker = msgspec.json.Decoder(StoredBreaker).decode
 _settings = msgspec.json.Decoder(QueueSettings).decode
 
 
@@ -44,9 +45,9 @@ def _buckets(names: Sequence[str] | None, costs: Sequence[int] | None) -> tuple[
 
 
 def attempt_row(row: Sequence[Any]) -> AttemptRow:
-    token, epoch, attempt, worker, started, ended, outcome, error = row
+    token, epoch, attempt, worker, started, ended, ran, outcome, error = row
     return AttemptRow(
-        token=token, epoch=epoch, attempt=attempt, worker=worker, started=started, ended=ended,
+        token=token, epoch=epoch, attempt=attempt, worker=worker, started=started, ended=ended, ran=ran,
         outcome=Outcome(outcome), error=error,
     )  # fmt: skip
 
@@ -66,7 +67,7 @@ def bucket_row(bucket: Bucket, row: Sequence[Any]) -> BucketRow:
     kind, size, used, next_at, holders, breaker = row
     return BucketRow(
         name=bucket.name, limit=bucket.limit, kind=kind, size=size, used=used, next_at=next_at, holders=tuple(holders),
-        breaker=None if breaker is None else breaker_row(breaker),
+        breaker=None if breaker is None else breaker_row(stored_breaker(breaker)),
     )  # fmt: skip
 
 

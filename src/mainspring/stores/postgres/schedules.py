@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mainspring.jobs.records import Batch
+from mainspring.jobs.records import JobBatch
 from mainspring.schedules.records import DueSchedules, ScheduleRow, ScheduleRun, ScheduleSwap, SwapResult
 from mainspring.stores.postgres.driver.arrays import numbers
 from mainspring.stores.postgres.driver.database import Database
@@ -38,7 +38,7 @@ SCHEDULERS = ""
 """The queue that schedulers listen to: they wait for a row that is due earlier."""
 
 
-async def swap_schedule(db: Database, swap: ScheduleSwap, batch: Batch | None) -> SwapResult:
+async def swap_schedule(db: Database, swap: ScheduleSwap, batch: JobBatch | None) -> SwapResult:
     rows = await db.run(swap_call(swap, batch, db.schema, db.now()))
     result, freed = _swap_reply(rows, batch)
     if result.ok:
@@ -64,7 +64,7 @@ async def schedule_runs(db: Database, name: str, limit: int, before: int | None)
     return [ScheduleRun(at=at, job=job, doc=doc) for at, job, doc in rows]
 
 
-def swap_call(swap: ScheduleSwap, batch: Batch | None, schema: str, now: int | None) -> Step:
+def swap_call(swap: ScheduleSwap, batch: JobBatch | None, schema: str, now: int | None) -> Step:
     """The statement that replaces a row and inserts the batch."""
     runs = {run.at: run for run in swap.runs}.values()
     params: dict[str, Any] = {
@@ -80,7 +80,7 @@ def swap_call(swap: ScheduleSwap, batch: Batch | None, schema: str, now: int | N
     return fill_schema(_SWAP.replace("{jobs}", jobs), schema), params
 
 
-def _swap_reply(rows: Rows, batch: Batch | None) -> tuple[SwapResult, set[str]]:
+def _swap_reply(rows: Rows, batch: JobBatch | None) -> tuple[SwapResult, set[str]]:
     """The reply, and the queues in which jobs of earlier enqueues became ready."""
     ((ok, now, rev, taken, inserted),) = rows
     if not ok or batch is None or not batch.jobs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mainspring.breakers.records import BreakerRow
+from mainspring.breakers.records import BreakerSwap, StoredBreaker
 from mainspring.common.clock import Clock
 from mainspring.errors import InvalidOption, mask_url
 from mainspring.jobs.outcomes import Ack, Outcome
@@ -14,9 +14,12 @@ from mainspring.jobs.records import (
     ActResult,
     AttemptReport,
     AttemptRow,
-    Batch,
+    Edge,
     Enqueued,
+    FlowRetry,
+    JobBatch,
     JobRows,
+    JoinRow,
     LogLine,
     PromoteResult,
     Retention,
@@ -26,8 +29,6 @@ from mainspring.limits.records import Bucket, BucketRow, HolderRow, HoldResult, 
 from mainspring.queues.records import DisabledMode, QueueMode, QueueRow, QueueSettings
 from mainspring.schedules.records import (
     DueSchedules,
-    ScheduleDependency,
-    ScheduleDependencyRow,
     ScheduleRow,
     ScheduleRun,
     ScheduleSwap,
@@ -35,7 +36,7 @@ from mainspring.schedules.records import (
 )
 from mainspring.states import Action, State
 from mainspring.stores.base import CRASH_DELAYS, Listener, TallyBy
-from mainspring.stores.postgres.breakers import report_breaker, reset_breaker, trip_breaker
+from mainspring.stores.postgres.breakers import swap_breakers
 from mainspring.stores.postgres.documents import documents, documents_now, put_document
 from mainspring.stores.postgres.driver import migrations
 from mainspring.stores.postgres.driver.connections import make_listen_connect
@@ -45,11 +46,11 @@ from mainspring.stores.postgres.driver.errors import translate
 from mainspring.stores.postgres.driver.session import Sessions
 from mainspring.stores.postgres.driver.statements import schema_of
 from mainspring.stores.postgres.driver.wakeups import ListenerHub
-from mainspring.stores.postgres.fleet import beat, rescue, retire, workers
+from mainspring.stores.postgres.fleet import beat, lead, rescue, retire, workers
+from mainspring.stores.postgres.flows import close_join, joins, retry_flow, waits_for
 from mainspring.stores.postgres.holders import hold, holders, release
 from mainspring.stores.postgres.jobs.actions import act
 from mainspring.stores.postgres.jobs.claim import LowWaterMarks
-from mainspring.stores.postgres.jobs.dependencies import dependencies, set_dependencies
 from mainspring.stores.postgres.jobs.enqueue import BlockingProducer, JointProducers
 from mainspring.stores.postgres.jobs.promote import promote
 from mainspring.stores.postgres.jobs.prune import PartitionKeeper, prune
@@ -61,7 +62,7 @@ from mainspring.stores.postgres.queues import configure_queue, disable_queues, q
 from mainspring.stores.postgres.schedules import due_schedules, schedule_runs, schedules, swap_schedule
 from mainspring.stores.postgres.turn import turn as run_turn
 from mainspring.stores.records import Document, MigrationPlan
-from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, TurnResult, WorkerRow
+from mainspring.worker.records import Beat, BeatResult, LeadResult, RescueResult, Turn, TurnResult, WorkerRow
 
 
 class PostgresStore:
@@ -90,6 +91,7 @@ class PostgresStore:
         if durability not in {"full", "normal"}:
             raise InvalidOption("durability", durability, "is not one of 'full', 'normal'")
         self.url = mask_url(url)
+        self._namespace = namespace
         self.schema = schema_of(namespace)
         sessions = Sessions(url, relaxed=durability == "normal", pooler=pooler, pool_size=pool_size)
         hub = ListenerHub(self.schema, None if pooler and not listen_url else make_listen_connect(listen_url or url))
@@ -121,14 +123,14 @@ class PostgresStore:
         return await self._db.read_time()
 
     def translate(self, error: Exception) -> Exception | None:
-        return translate(error, self.url)
+        return translate(error, self.url, self._namespace)
 
     # ---- jobs -----------------------------------------------------------------------------------------
 
-    async def enqueue(self, batch: Batch) -> list[Enqueued]:
+    async def enqueue(self, batch: JobBatch) -> list[Enqueued]:
         return await self._producers.enqueue(batch)
 
-    def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
+    def enqueue_now(self, batch: JobBatch, connection: Any = None) -> list[Enqueued]:
         return self._blocking.enqueue(batch, connection)
 
     async def turn(self, turn: Turn) -> TurnResult:
@@ -178,6 +180,20 @@ class PostgresStore:
     async def prune(self, retention: Retention, limit: int = 1000) -> int:
         return await prune(self._db, self._partitions, retention, limit)
 
+    # ---- flows ----------------------------------------------------------------------------------------
+
+    async def close_join(self, join: bytes) -> JoinRow | None:
+        return await close_join(self._db, join)
+
+    async def joins(self, ids: Sequence[bytes]) -> list[JoinRow]:
+        return await joins(self._db, ids)
+
+    async def waits_for(self, job: bytes, limit: int = 100) -> list[Edge]:
+        return await waits_for(self._db, job, limit)
+
+    async def retry_flow(self, retries: Sequence[FlowRetry]) -> ActResult:
+        return await retry_flow(self._db, retries)
+
     # ---- fleet ----------------------------------------------------------------------------------------
 
     async def beat(self, beats: Sequence[Beat]) -> list[BeatResult]:
@@ -187,6 +203,9 @@ class PostgresStore:
         self, worker: str, cause: Outcome, acks: Sequence[Ack] = (), delays: Sequence[int] = CRASH_DELAYS
     ) -> RescueResult:
         return await retire(self._db, worker, cause, acks, delays)
+
+    async def lead(self, worker: str, services: Sequence[str], span: int) -> LeadResult:
+        return await lead(self._db, worker, services, span)
 
     async def workers(self) -> list[WorkerRow]:
         return await workers(self._db)
@@ -249,18 +268,12 @@ class PostgresStore:
 
     # ---- breakers -------------------------------------------------------------------------------------
 
-    async def trip_breaker(self, breaker: str, span: int | None) -> bool:
-        return await trip_breaker(self._db, breaker, span)
-
-    async def reset_breaker(self, breaker: str) -> bool:
-        return await reset_breaker(self._db, breaker)
-
-    async def report_breaker(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
-        return await report_breaker(self._db, breaker, started, good, fault)
+    async def swap_breakers(self, swaps: Sequence[BreakerSwap]) -> list[StoredBreaker]:
+        return await swap_breakers(self._db, swaps)
 
     # ---- schedules ------------------------------------------------------------------------------------
 
-    async def swap_schedule(self, swap: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
+    async def swap_schedule(self, swap: ScheduleSwap, batch: JobBatch | None = None) -> SwapResult:
         return await swap_schedule(self._db, swap, batch)
 
     async def due_schedules(self, limit: int = 1000) -> DueSchedules:
@@ -271,12 +284,6 @@ class PostgresStore:
 
     async def schedule_runs(self, name: str, limit: int = 100, before: int | None = None) -> list[ScheduleRun]:
         return await schedule_runs(self._db, name, limit, before)
-
-    async def set_dependencies(self, links: Sequence[ScheduleDependency]) -> None:
-        await set_dependencies(self._db, links)
-
-    async def dependencies(self) -> list[ScheduleDependencyRow]:
-        return await dependencies(self._db)
 
     # ---- small documents ------------------------------------------------------------------------------
 

@@ -7,37 +7,38 @@ from operator import attrgetter
 
 from psycopg import errors as pg
 
-from mainspring.breakers.records import BreakerRow
+from mainspring.breakers.records import StoredBreaker
 from mainspring.jobs.outcomes import Ack
+from mainspring.stores.postgres.breakers import swaps_json
 from mainspring.stores.postgres.driver.arrays import numbers, some
 from mainspring.stores.postgres.driver.database import Database
 from mainspring.stores.postgres.driver.session import Params, Rows, Step
 from mainspring.stores.postgres.driver.statements import fill_schema
 from mainspring.stores.postgres.jobs.ack import ACKS, Pair, ack_params, is_plain, sift_acks
 from mainspring.stores.postgres.jobs.claim import LowWaterMarks, Marks, add_large_records, claim_params
-from mainspring.stores.postgres.limits import spent_json
-from mainspring.stores.postgres.rows import breaker_row
+from mainspring.stores.postgres.rows import stored_breaker
 from mainspring.worker.records import CancelOrder, Claim, Turn, TurnResult
 
 _TURN = """
 select * from {schema}.turn_v1(
     %(worker)s::text, %(number)s::bigint, %(seen)s::bigint, %(now)s::bigint, %(suspects)s::integer,
-    %(done)b::bytea[], %(token)s::bigint[], %(result)b::bytea[], %(error)b::bytea[], {acks},
-    %(want)s::integer[], %(lane)b::text[], %(n)s::integer[], %(oldest)s::integer[], %(max_scarce)s::integer[],
-    %(held)b::bytea[], %(held_token)s::bigint[], %(inline)s::integer, %(max_bytes)s::bigint{marks}{good}
+    %(done)b::bytea[], %(token)s::bigint[], %(result)b::bytea[], %(error)b::bytea[],
+    %(ran)s::bigint[], {acks},
+    %(want)s::integer[], %(lane)b::text[], %(n)s::integer[], %(ahead)s::boolean[],
+    %(held)b::bytea[], %(held_token)s::bigint[], %(inline)s::integer, %(max_bytes)s::bigint{marks}{breakers}
 )
 """
 _MARKS = ",\n    %(low_lane)b::text[], %(low_priority)s::integer[], %(low_seq)s::bigint[]"
-_GOOD = ",\n    p_good => %(good)s::jsonb"
+_BREAKERS = ",\n    p_breakers => %(breakers)s::jsonb"
 _FORMS = {
-    (mixed, marked, good): _TURN.replace("{acks}", ACKS if mixed else "'{}'")
+    (mixed, marked, swaps): _TURN.replace("{acks}", ACKS if mixed else "'{}'")
     .replace("{marks}", _MARKS if marked else "")
-    .replace("{good}", _GOOD if good else "")
+    .replace("{breakers}", _BREAKERS if swaps else "")
     for mixed in (False, True)
     for marked in (False, True)
-    for good in (False, True)
+    for swaps in (False, True)
 }
-"""The statement by what the turn carries: acks beside plain successes, low-water marks, counts for breakers."""
+"""The statement by what the turn carries: acks beside plain successes, low-water marks, breakers."""
 _by_id = attrgetter("id")
 
 
@@ -72,22 +73,19 @@ def turn_call(turn: Turn, acks: Sequence[Ack], schema: str, now: int | None, mar
         "token": numbers([ack.token for ack in done]),
         "result": some([ack.result for ack in done]),
         "error": some([ack.error for ack in done]),
+        "ran": numbers([ack.run_us for ack in done]),
         "held": None if held is None else [job for job, _ in held],
         "held_token": None if held is None else numbers([token for _, token in held]),
         **claim_params(turn),
     }
     if others:
         params |= ack_params(others)
-    if turn.good:
-        params["good"] = spent_json(turn.good)
-    return fill_schema(_FORMS[bool(others), bool(marks), bool(turn.good)], schema), {
+    if turn.breakers:
+        params["breakers"] = swaps_json(turn.breakers)
+    return fill_schema(_FORMS[bool(others), bool(marks), bool(turn.breakers)], schema), {
         **params,
         **marks,
     } if marks else params
-
-
-def _scarce_claims(rows: Rows) -> tuple[bytes, ...]:
-    return tuple([row[1] for row in rows if row[0] == "claim" and row[15] and row[15].startswith("scarce")])
 
 
 def turn_reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) -> tuple[TurnResult, list[str], Marks]:
@@ -100,28 +98,29 @@ def turn_reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) ->
     orders: list[CancelOrder] = []
     woken: list[str] = []
     marks: Marks = {}
-    breakers: list[BreakerRow] = []
-    now, lost, more = 0, False, False
+    breakers: list[StoredBreaker] = []
+    now, lost = 0, False
+    flags: set[str] = set()
     next_at: int | None = None
     held: set[str] = set()
     for row in rows:
         match row[0]:
             case "claim":
-                claims.append(Claim(*(*row[1:15], row[15] is not None and row[15].endswith("schedule"))))
+                claims.append(Claim(*row[1:15]))
             case "order":
                 orders.append(CancelOrder(row[1], row[2], row[15]))
             case "turn":
                 now, lost = row[2], row[10]
             case "woken":
                 woken.append(row[4])
-            case "more":
-                more = True
+            case "more" | "passed":
+                flags.add(row[0])
             case "next":
                 next_at = row[2]
             case "held":
                 held.add(row[4])
             case "breaker":
-                breakers.append(breaker_row(row[15]))
+                breakers.append(stored_breaker(row[15]))
             case "low":
                 marks[row[5], row[6]] = row[2]
             case kind:
@@ -137,11 +136,11 @@ def turn_reply(rows: Rows, unstorable: Sequence[Pair], again: Sequence[Pair]) ->
             unstorable=tuple(unstorable),
             orders=tuple(orders),
             gone=tuple(pairs["gone"]),
-            more=more,
+            more="more" in flags,
             next_at=next_at,
             held=tuple(sorted(held)),
             breakers=tuple(breakers),
-            short=_scarce_claims(rows),
+            passed="passed" in flags,
         ),
         woken,
         marks,

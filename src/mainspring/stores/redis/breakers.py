@@ -1,37 +1,33 @@
-"""Breakers. Their state is in ``lua/_breakers.lua``; what outcomes do to it is in ``lua/_breakers_outcomes.lua``."""
+"""Breakers. Their rows are in ``lua/_breakers.lua``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from mainspring.breakers.records import BreakerRow
+import msgspec
+
+from mainspring.breakers.records import BreakerSwap, StoredBreaker
 
 from .driver.client import RedisClient
 
-
-async def trip_breaker(client: RedisClient, breaker: str, span: int | None) -> bool:
-    return bool(await client.run("trip_breaker", breaker, "" if span is None else span))
+_pack = msgspec.msgpack.Encoder().encode
 
 
-async def reset_breaker(client: RedisClient, breaker: str) -> bool:
-    return await trip_breaker(client, breaker, 0)
+async def swap_breakers(client: RedisClient, swaps: Sequence[BreakerSwap]) -> list[StoredBreaker]:
+    name = "swap_breakers" if any(swap.rev for swap in swaps) else "read_breakers"
+    return [stored_breaker(row) for row in await client.run(name, _pack(swap_words(swaps)))]
 
 
-async def report_breaker(client: RedisClient, breaker: str, started: int, good: int, fault: str) -> BreakerRow | None:
-    changed = await client.run("report_breaker", breaker, started, good, fault)
-    return breaker_row(changed[-1]) if changed else None
+def swap_words(swaps: Sequence[BreakerSwap]) -> list[tuple[Any, ...]]:
+    """Swaps as scripts read them: a missing value is False."""
+    return [
+        (each.name, each.expected, each.rev, False if each.open_for is None else each.open_for, each.doc)
+        for each in swaps
+    ]
 
 
-def breaker_row(described: list[Any]) -> BreakerRow:
+def stored_breaker(row: list[Any]) -> StoredBreaker:
     """From ``describe_breaker`` in ``lua/_breakers.lua``."""
-    name, state, failures, calls, opened, until, error, tripped = described
-    return BreakerRow(
-        name=name.decode(),
-        state=state.decode(),
-        failures=failures,
-        calls=calls,
-        opened=opened,
-        until=until,
-        error=error.decode("utf-8", "replace"),
-        tripped=tripped == 1,
-    )
+    now, name, size, per, burst, share, span, rev, until, opened, doc = row
+    return StoredBreaker(now, name.decode(), size, per, burst, share, span, rev, until, opened, doc.decode())

@@ -9,10 +9,9 @@ import msgspec
 
 from mainspring.errors import StoreConflict
 from mainspring.jobs.outcomes import Ack, Outcome
-from mainspring.worker.records import Beat, BeatResult, RescueResult, WorkerRow
+from mainspring.worker.records import Beat, BeatResult, LeadResult, RescueResult, WorkerRow
 
 from . import rows
-from .breakers import breaker_row
 from .driver.client import RedisClient
 from .jobs import ack
 
@@ -49,9 +48,16 @@ async def retire(
 
 
 def _rescue_result(reply: list[Any]) -> RescueResult:
-    taken, ready, retrying, dead, cancelled, breakers = reply
-    changed = tuple(map(breaker_row, breakers))
-    return RescueResult(bool(taken), tuple(ready), tuple(retrying), tuple(dead), tuple(cancelled), changed)
+    taken, ready, retrying, dead, cancelled = reply
+    return RescueResult(bool(taken), tuple(ready), tuple(retrying), tuple(dead), tuple(cancelled))
+
+
+async def lead(client: RedisClient, worker: str, services: Sequence[str], span: int) -> LeadResult:
+    now, led, count, due, look, always = await client.run("lead", worker, span, *services)
+    names = tuple(sorted(service.decode() for service in led))
+    return LeadResult(
+        now=now, services=names, fleet=count, next_due=due, next_look=look, always_due=bool(always)
+    )  # fmt: skip
 
 
 async def workers(client: RedisClient) -> list[WorkerRow]:

@@ -8,7 +8,6 @@ import msgspec
 
 from mainspring.limits.records import Bucket, HolderRow, HoldResult, Limit
 
-from .breakers import breaker_row
 from .driver.client import RedisClient
 from .limits import pack_buckets, pack_limits
 
@@ -27,7 +26,7 @@ async def hold(
     fenced: bool,
 ) -> HoldResult:
     words = pack_buckets(buckets), pack_limits(limits), keep, info, int(fenced)
-    now, ok, until, next_at, full, kept, breakers, token = await client.run("hold", holder, ttl, *words)
+    now, ok, until, next_at, full, kept, token = await client.run("hold", holder, ttl, *words)
     return HoldResult(
         ok=ok == 1,
         now=now,
@@ -35,7 +34,6 @@ async def hold(
         next_at=next_at,
         full=full.decode(),
         kept=kept == 1,
-        breakers=tuple(map(breaker_row, breakers)),
         token=token,
     )
 

@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from mainspring.breakers.counting import breaker_row
 from mainspring.jobs.lanes import bucket_label
 from mainspring.limits.records import Bucket, BucketRow, Limit, LimitRow
 
-from .breakers import breaker_row
+from .breakers import stored_breaker
 from .driver.client import RedisClient
 
 _Kind = Literal["concurrency", "rate", "smooth", "breaker"]
@@ -110,5 +111,5 @@ def _bucket_row(
         used=used,
         next_at=next_at,
         holders=tuple(holders),
-        breaker=None if breaker is None else breaker_row(breaker),
+        breaker=None if breaker is None else breaker_row(stored_breaker(breaker)),
     )

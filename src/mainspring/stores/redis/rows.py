@@ -27,7 +27,6 @@ from mainspring.errors import StoreConflict
 from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.records import AttemptRow, JobRow, NewJob
 from mainspring.limits.records import Bucket
-from mainspring.schedules.records import PART
 from mainspring.states import Reason, State
 from mainspring.stores.shared.constants import HIGHEST_PRIORITY
 
@@ -36,13 +35,13 @@ from .driver.constants import (
     CODES,
     EXACT,
     FIXED,
-    FLAG_DEPENDENT,
     FLAG_EARLY,
     FLAG_FOLLOWED,
     FLAG_KEEP,
     FLAG_LIMITED,
     FLAG_RECORD_APART,
     FLAG_RESULT,
+    FLOW_MARK,
     ID_BYTES,
     LARGE,
     NONE,
@@ -59,7 +58,7 @@ moment = Struct(">d").pack
 """A place, a token or a moment as it is written in a stored job."""
 
 _pack = msgspec.msgpack.Encoder().encode
-_attempt = msgspec.msgpack.Decoder(tuple[int, int, int, str, int, int, Outcome, bool, bool | None])
+_attempt = msgspec.msgpack.Decoder(tuple[int, int, int, str, int, int, Outcome, bool, bool | None, int | bool])
 _names = msgspec.msgpack.Decoder(tuple[str, ...])
 
 
@@ -86,8 +85,10 @@ class RareFields(msgspec.Struct, frozen=True, omit_defaults=True):
     """Its queue was ``lifo`` when it was enqueued."""
     d: bool = False
     """It counts for the depth of its queue."""
-    w: str | None = None
-    """The schedule for whose dependencies it waits."""
+    f: bool = False
+    """It belongs to a flow: the first of its marks names it."""
+    j: tuple[int, ...] = ()
+    """It is a join: the numbers of its members, in the order of ``JOIN_FIELDS``."""
 
 
 _NO_RARE_FIELDS = RareFields()
@@ -106,6 +107,7 @@ class StoredJob(msgspec.Struct, frozen=True, gc=False):
     started: int | None
     turn: int
     ended: int | None
+    ran: int | None
     crashes: int
     crash_limit: int
     epoch: int
@@ -139,14 +141,16 @@ def new_head(
 ) -> bytes:
     """A new stored job: ready unless the script decides otherwise. The script fills in its place and its times."""
     packed = b"" if more is _NO_RARE_FIELDS else _pack(more)
-    ends = (FLAG_LIMITED if more.b else 0) | (FLAG_FOLLOWED if followed else 0) | (0 if more.k is None else FLAG_KEEP)
-    if any(mark.startswith(PART) for mark in more.m):
-        ends |= FLAG_DEPENDENT
+    ends = (
+        (FLAG_LIMITED if more.b else 0)
+        | (FLAG_FOLLOWED if followed else 0)
+        | (FLAG_KEEP if more.f or more.k is not None else 0)
+    )
     apart = len(record) > LARGE
     rest = (FLAG_EARLY if early else 0) | (FLAG_RECORD_APART if apart else 0)
     fixed = FIXED.pack(
         CODES[State.READY], ends, ends & FLAG_LIMITED, rest,
-        0.0, priority, 0, NONE, 0.0, NONE, 0, crash_limit, 1, 0, 0.0, NONE, NONE,
+        0.0, priority, 0, NONE, 0.0, NONE, NONE, 0, crash_limit, 1, 0, 0.0, NONE, NONE,
         0 if apart else len(record), len(packed), 0.0, 0,
     )  # fmt: skip
     parts = (fixed, _LENGTH.pack(len(group)), group, _LENGTH.pack(len(lane)), lane, packed)
@@ -166,6 +170,8 @@ def rest(after: bytes, record: bytes) -> bytes:
 def pack_job(job: NewJob) -> bytes:
     """A new job as ``new_head`` in ``lua/_moves.lua`` reads it."""
     group, lane = lanes.group_and_lane(job)
+    marks = tuple(dict.fromkeys(job.marks))
+    in_flow = any(mark.startswith(FLOW_MARK) for mark in marks)
     return new_head(
         group=group,
         lane=lane,
@@ -175,12 +181,18 @@ def pack_job(job: NewJob) -> bytes:
         record=job.record,
         more=RareFields(
             b=limits.needed(job.buckets),
-            m=tuple(dict.fromkeys(job.marks)),
+            m=tuple(sorted(marks, key=_is_no_flow)) if in_flow else marks,
             k=job.keep,
             u=job.unique.hash.hex() if job.unique else None,
+            f=in_flow,
+            j=(int(job.join.open), int(job.join.lenient), 0, 0, 0, 0, 0) if job.join else (),
         ),
         followed=bool(job.follows),
     )
+
+
+def _is_no_flow(mark: str) -> bool:
+    return not mark.startswith(FLOW_MARK)
 
 
 def pack_times(job: NewJob) -> bytes:
@@ -225,7 +237,7 @@ def check_storable(job: NewJob) -> None:
 def read(raw: bytes) -> StoredJob:
     """A stored job. A large record is empty here."""
     (
-        state, ends, _, rest, seq, priority, attempt, started, turn, ended, crashes, crash_limit, epoch, deps,
+        state, ends, _, rest, seq, priority, attempt, started, turn, ended, ran, crashes, crash_limit, epoch, deps,
         enqueued, due, expires, record, more, token, worker,
     ) = FIXED.unpack_from(raw)  # fmt: skip
     start = FIXED.size + worker
@@ -234,9 +246,10 @@ def read(raw: bytes) -> StoredJob:
     queue, task, lane = names_in(raw[start:at])
     body = at + more
     return StoredJob(
-        STATES[state - 1], ends, rest, int(seq), priority, attempt, time(started), int(turn), time(ended), crashes,
-        crash_limit, epoch, deps, int(enqueued), time(due), time(expires), int(token), owner or None, queue, task,
-        lane, _unpack(raw[at:body]) if more else _NO_RARE_FIELDS, raw[body : body + record], raw[body + record :],
+        STATES[state - 1], ends, rest, int(seq), priority, attempt, time(started), int(turn), time(ended), time(ran),
+        crashes, crash_limit, epoch, deps, int(enqueued), time(due), time(expires), int(token), owner or None, queue,
+        task, lane, _unpack(raw[at:body]) if more else _NO_RARE_FIELDS, raw[body : body + record],
+        raw[body + record :],
     )  # fmt: skip
 
 
@@ -284,6 +297,7 @@ def job_row(row: list[Any]) -> JobRow:
         expires=stored.expires,
         started=stored.started,
         finished=stored.ended,
+        ran=stored.ran,
         deps=stored.deps,
         ordered=stored.state is State.RUNNING and more.o is not None,
         progress=progress,
@@ -299,7 +313,7 @@ def attempt_row(entry: bytes) -> AttemptRow:
     """From an entry in the list of a job's attempts."""
     (size,) = _read_size(entry)
     body = size + 4
-    token, epoch, attempt, worker, started, ended, outcome, _, failed = _attempt.decode(entry[4:body])
+    token, epoch, attempt, worker, started, ended, outcome, _, failed, ran = _attempt.decode(entry[4:body])
     return AttemptRow(
         token=token,
         epoch=epoch,
@@ -307,6 +321,7 @@ def attempt_row(entry: bytes) -> AttemptRow:
         worker=worker,
         started=started,
         ended=ended,
+        ran=None if ran is False else ran,
         outcome=outcome,
         error=entry[body:] if failed else None,
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainspring.errors import StoreConflict
-from mainspring.jobs.records import Batch
+from mainspring.jobs.records import JobBatch
 from mainspring.schedules.records import DueSchedules, ScheduleRow, ScheduleRun, ScheduleSwap, SwapResult
 
 from .driver.client import RedisClient
@@ -15,7 +15,7 @@ from .jobs import enqueue
 from .rows import framed
 
 
-async def swap_schedule(client: RedisClient, swap: ScheduleSwap, batch: Batch | None) -> SwapResult:
+async def swap_schedule(client: RedisClient, swap: ScheduleSwap, batch: JobBatch | None) -> SwapResult:
     """One script in any case: with a batch it is ``enqueue.lua``, which does the swap as well."""
     text = _pack_swap(swap)
     if batch is None:
@@ -62,7 +62,7 @@ def _decimal(number: int) -> bytes:
     return b"%d" % number
 
 
-def _swap_result(batch: Batch | None, reply: list[Any]) -> SwapResult:
+def _swap_result(batch: JobBatch | None, reply: list[Any]) -> SwapResult:
     """The reply of the script. A refusal of the batch is raised as an error."""
     jobs = batch.jobs if batch else ()
     if reply[0] != b"swapped":

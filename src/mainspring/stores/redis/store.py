@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from mainspring.breakers.records import BreakerRow
+from mainspring.breakers.records import BreakerSwap, StoredBreaker
 from mainspring.common.clock import Clock
 from mainspring.errors import InvalidOption, WrongConnection
 from mainspring.jobs.outcomes import Ack, Outcome
@@ -15,9 +15,12 @@ from mainspring.jobs.records import (
     ActResult,
     AttemptReport,
     AttemptRow,
-    Batch,
+    Edge,
     Enqueued,
+    FlowRetry,
+    JobBatch,
     JobRows,
+    JoinRow,
     LogLine,
     PromoteResult,
     Retention,
@@ -27,8 +30,6 @@ from mainspring.limits.records import Bucket, BucketRow, HolderRow, HoldResult, 
 from mainspring.queues.records import DisabledMode, QueueMode, QueueRow, QueueSettings
 from mainspring.schedules.records import (
     DueSchedules,
-    ScheduleDependency,
-    ScheduleDependencyRow,
     ScheduleRow,
     ScheduleRun,
     ScheduleSwap,
@@ -37,9 +38,9 @@ from mainspring.schedules.records import (
 from mainspring.states import Action, State
 from mainspring.stores.base import CRASH_DELAYS, TallyBy
 from mainspring.stores.records import Document, MigrationPlan
-from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, TurnResult, WorkerRow
+from mainspring.worker.records import Beat, BeatResult, LeadResult, RescueResult, Turn, TurnResult, WorkerRow
 
-from . import breakers, documents, fleet, holders, schedules
+from . import breakers, documents, fleet, flows, holders, schedules
 from . import limits as limit_calls
 from . import queues as queue_calls
 from . import turn as turn_calls
@@ -47,7 +48,7 @@ from .driver import acl, listen, schema
 from .driver.client import RedisClient
 from .driver.errors import translate
 from .driver.schema import RequestedDurability
-from .jobs import actions, dependencies, promote, prune
+from .jobs import actions, promote, prune
 from .jobs import query as query_calls
 from .jobs import reports as report_calls
 from .jobs.enqueue import JointEnqueue
@@ -132,10 +133,10 @@ class RedisStore:
 
     # ---- jobs ---------------------------------------------------------------------------------
 
-    async def enqueue(self, batch: Batch) -> list[Enqueued]:
+    async def enqueue(self, batch: JobBatch) -> list[Enqueued]:
         return await self._joint_enqueue.enqueue(batch)
 
-    def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
+    def enqueue_now(self, batch: JobBatch, connection: Any = None) -> list[Enqueued]:
         if connection is not None:
             raise WrongConnection(
                 "the Redis store cannot take part in a transaction of the caller",
@@ -195,6 +196,20 @@ class RedisStore:
     async def prune(self, retention: Retention, limit: int = 1000) -> int:
         return await prune.prune(self._client, retention, limit)
 
+    # ---- flows --------------------------------------------------------------------------------
+
+    async def close_join(self, join: bytes) -> JoinRow | None:
+        return await flows.close_join(self._client, join)
+
+    async def joins(self, ids: Sequence[bytes]) -> list[JoinRow]:
+        return await flows.joins(self._client, ids)
+
+    async def waits_for(self, job: bytes, limit: int = 100) -> list[Edge]:
+        return await flows.waits_for(self._client, job, limit)
+
+    async def retry_flow(self, retries: Sequence[FlowRetry]) -> ActResult:
+        return await flows.retry_flow(self._client, retries)
+
     # ---- fleet --------------------------------------------------------------------------------
 
     async def beat(self, beats: Sequence[Beat]) -> list[BeatResult]:
@@ -204,6 +219,9 @@ class RedisStore:
         self, worker: str, cause: Outcome, acks: Sequence[Ack] = (), delays: Sequence[int] = CRASH_DELAYS
     ) -> RescueResult:
         return await fleet.retire(self._client, worker, cause, acks, delays)
+
+    async def lead(self, worker: str, services: Sequence[str], span: int) -> LeadResult:
+        return await fleet.lead(self._client, worker, services, span)
 
     async def workers(self) -> list[WorkerRow]:
         return await fleet.workers(self._client)
@@ -259,18 +277,12 @@ class RedisStore:
 
     # ---- breakers -----------------------------------------------------------------------------
 
-    async def trip_breaker(self, breaker: str, span: int | None) -> bool:
-        return await breakers.trip_breaker(self._client, breaker, span)
-
-    async def reset_breaker(self, breaker: str) -> bool:
-        return await breakers.reset_breaker(self._client, breaker)
-
-    async def report_breaker(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
-        return await breakers.report_breaker(self._client, breaker, started, good, fault)
+    async def swap_breakers(self, swaps: Sequence[BreakerSwap]) -> list[StoredBreaker]:
+        return await breakers.swap_breakers(self._client, swaps)
 
     # ---- schedules ----------------------------------------------------------------------------
 
-    async def swap_schedule(self, swap: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
+    async def swap_schedule(self, swap: ScheduleSwap, batch: JobBatch | None = None) -> SwapResult:
         return await schedules.swap_schedule(self._client, swap, batch)
 
     async def due_schedules(self, limit: int = 1000) -> DueSchedules:
@@ -281,12 +293,6 @@ class RedisStore:
 
     async def schedule_runs(self, name: str, limit: int = 100, before: int | None = None) -> list[ScheduleRun]:
         return await schedules.schedule_runs(self._client, name, limit, before)
-
-    async def set_dependencies(self, links: Sequence[ScheduleDependency]) -> None:
-        await dependencies.set_dependencies(self._client, links)
-
-    async def dependencies(self) -> list[ScheduleDependencyRow]:
-        return await dependencies.dependencies(self._client)
 
     # ---- small documents ----------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import msgspec
 
 from mainspring.worker.records import CancelOrder, Turn, TurnResult
 
-from .breakers import breaker_row
+from .breakers import stored_breaker, swap_words
 from .driver.client import RedisClient
 from .jobs.ack import Leases, pack_acks, storable
 from .jobs.claim import read_claim, want_arguments
@@ -19,10 +19,11 @@ async def turn(client: RedisClient, turn: Turn) -> TurnResult:
     acks, unstorable = storable(turn.acks)
     plain, words = pack_acks(acks)
     wants = want_arguments(turn.wants)
-    packed = _pack((turn.number, turn.seen, turn.suspects, wants, plain, turn.holds is not None, turn.good))
+    swaps = swap_words(turn.breakers) if turn.breakers else ()
+    packed = _pack((turn.number, turn.seen, turn.suspects, wants, plain, turn.holds is not None, swaps))
     holds = b"".join(job + moment(token) for job, token in turn.holds or ())
     reply = await client.run("turn", turn.worker, packed, holds, *words)
-    now, lost, claims, already, stale, orders, gone, more, full, next_at, held, breakers, scarce = reply
+    now, lost, claims, already, stale, orders, gone, more, full, next_at, held, breakers, passed = reply
     if lost:
         return TurnResult(now=now, lost=True)
     return TurnResult(
@@ -37,8 +38,8 @@ async def turn(client: RedisClient, turn: Turn) -> TurnResult:
         full=full == 1,
         next_at=next_at,
         held=tuple(sorted(queue.decode() for queue in held)),
-        breakers=tuple(map(breaker_row, breakers)),
-        short=tuple(scarce),
+        breakers=tuple(map(stored_breaker, breakers)),
+        passed=passed == 1,
     )
 
 

@@ -22,19 +22,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import get_args, get_type_hints
+from typing import Final, get_args, get_type_hints
 
-from mainspring.breakers.records import BREAKER_SUFFIX, FOREVER, BreakerRow
+from mainspring.breakers.records import BREAKER_SUFFIX, FOREVER
 from mainspring.jobs.outcomes import Outcome
-from mainspring.jobs.records import ENDED_JOB, UniqueKey
+from mainspring.jobs.records import ENDED_JOB, FLOW_KEEP, PRIORITY_STEP, Edge, UniqueKey
 from mainspring.limits.records import HOLDER_REST, PLENTIFUL, Limit
 from mainspring.queues.records import DisabledMode, QueueMode
-from mainspring.schedules.records import PART
+from mainspring.schedules.records import ALWAYS_DUE
 from mainspring.states import FINAL, LIVE, WAITING, Action, Reason, State
-from mainspring.stores.base import NUMBERS_KEPT
+from mainspring.stores.base import CHILDREN_AT_ONCE, NUMBERS_KEPT
 
-EDGE_FAIL, EDGE_IGNORE = "fail", "ignore"
-"""The policies of an edge: see :class:`mainspring.jobs.records.Edge`."""
+EDGE_FAIL: Final = "fail"
+EDGE_IGNORE: Final = "ignore"
+"""Two of the policies of an edge: see :class:`mainspring.jobs.records.Edge`."""
 
 FOLLOWED_SUCCESS, FOLLOWED_OTHER = 1, 2
 """Bits that tell for which ends a job has follow-up jobs: for ``succeeded``, and for ``dead`` or ``cancelled``."""
@@ -52,12 +53,6 @@ MIXED_BYTES = 5
 RATE_PIECES = 1000
 """A rate joins starts that are less than this part of its window apart: ``per / RATE_PIECES`` microseconds."""
 
-BREAKER_PIECES = 10
-"""A breaker with a share counts its window in this many pieces."""
-
-SHARE_WHOLE = 1_000_000
-"""``Limit.share`` is in millionths: this is the share of all calls."""
-
 HOLDERS_SHOWN = 10
 """``BucketRow.holders`` names at most this many jobs."""
 
@@ -70,9 +65,6 @@ ATTEMPTS_KEPT = 100
 LINES_KEPT = 1_000
 """The newest log lines of a job that are kept."""
 
-DEPENDENTS_SHOWN = 100
-"""``ScheduleDependencyRow.waiting`` names at most this many jobs."""
-
 HIGHEST_PRIORITY = 100
 LOWEST_PRIORITY = -100
 
@@ -81,6 +73,10 @@ SECOND = 1_000_000
 
 DAY = 86_400 * SECOND
 """Microseconds."""
+
+SEQ_BEHIND = SECOND
+"""An engine moves the last ``seq`` to the time of the store when it is this far behind: an order key is exact to a
+second, and most calls need no write for it."""
 
 CLOCK_NOTED = 5 * SECOND
 """A promotion notes the time of the store this often, to see later that the clock was set back."""
@@ -118,7 +114,6 @@ CONSTANTS: Mapping[str, object] = {
     **_members("QUEUE_", QueueMode),
     **_members("DISABLED_", DisabledMode),
     **_choices("LIMIT_", Limit, "kind"),
-    **_choices("BREAKER_", BreakerRow, "state"),
     **_choices("KEY_", UniqueKey, "mode"),
     **_choices("CONFLICT_", UniqueKey, "conflict"),
     "FULL_ERROR": "error",
@@ -126,8 +121,9 @@ CONSTANTS: Mapping[str, object] = {
     "FULL_DROP_OLDEST": "drop_oldest",
     "ORDER_FIFO": "fifo",
     "ORDER_LIFO": "lifo",
-    "EDGE_FAIL": EDGE_FAIL,
-    "EDGE_IGNORE": EDGE_IGNORE,
+    **_choices("EDGE_", Edge, "policy"),
+    "FLOW_KEEP": FLOW_KEEP,
+    "CHILDREN_AT_ONCE": CHILDREN_AT_ONCE,
     "FOLLOWED_SUCCESS": FOLLOWED_SUCCESS,
     "FOLLOWED_OTHER": FOLLOWED_OTHER,
     "ENDED_JOB_TEXT": ENDED_JOB_TEXT,
@@ -135,23 +131,22 @@ CONSTANTS: Mapping[str, object] = {
     "KEPT_BYTES": KEPT_BYTES,
     "MIXED_BYTES": MIXED_BYTES,
     "BREAKER_SUFFIX": BREAKER_SUFFIX,
-    "PART": PART,
     "FOREVER": FOREVER,
     "PLENTIFUL": PLENTIFUL,
     "HOLDER_REST": HOLDER_REST,
     "NUMBERS_KEPT": NUMBERS_KEPT,
     "RATE_PIECES": RATE_PIECES,
-    "BREAKER_PIECES": BREAKER_PIECES,
-    "SHARE_WHOLE": SHARE_WHOLE,
     "HOLDERS_SHOWN": HOLDERS_SHOWN,
     "HOLDERS_SEARCHED": HOLDERS_SEARCHED,
     "ATTEMPTS_KEPT": ATTEMPTS_KEPT,
     "LINES_KEPT": LINES_KEPT,
-    "DEPENDENTS_SHOWN": DEPENDENTS_SHOWN,
     "HIGHEST_PRIORITY": HIGHEST_PRIORITY,
     "LOWEST_PRIORITY": LOWEST_PRIORITY,
     "SECOND": SECOND,
     "DAY": DAY,
+    "PRIORITY_STEP": PRIORITY_STEP,
+    "SEQ_BEHIND": SEQ_BEHIND,
+    "ALWAYS_DUE": ALWAYS_DUE,
     "CLOCK_NOTED": CLOCK_NOTED,
     "CLOCK_SET_BACK": CLOCK_SET_BACK,
     "NANOSECONDS": NANOSECONDS,

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from mainspring.common.text import storable
 from mainspring.errors import StoreConflict
 from mainspring.jobs.records import MOST_FOLLOW_UPS, FollowUp, NewJob
-from mainspring.schedules.records import part_of
 from mainspring.states import FINAL
 from mainspring.stores.shared.constants import (
     ENDED_JOB_HEX,
@@ -81,10 +80,8 @@ def _wrong(follow: FollowUp) -> str:
         return f"is for the state {str(follow.on)!r}, which is not final"
     if len(job.id) != 16 or job.id[14:] != b"\0\0":
         return "has an id that is not 16 bytes with two zero bytes at the end, where the store writes the epoch"
-    if job.unique or job.after or job.buckets or job.fair:
-        return "has a unique key, parents, limits or a fair key"
-    if part_of(job.marks) is not None:
-        return "is a run of a schedule"
+    if job.unique or job.after or job.before or job.join or job.buckets or job.fair:
+        return "has a unique key, parents, a join, limits or a fair key"
     if not LOWEST_PRIORITY <= job.priority <= HIGHEST_PRIORITY:
         return f"has a priority that is not between {LOWEST_PRIORITY} and {HIGHEST_PRIORITY}"
     if not 0 <= job.crashes < MOST_CRASHES:

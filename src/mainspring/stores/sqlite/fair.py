@@ -9,20 +9,19 @@ lies before that time.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from mainspring.jobs.lanes import is_limited, weight_of
-
-from .jobs.claim.keyed import BELOW_ALL_SEQS, KeyedLane, KeyedLaneSet
-from .jobs.claim.picker import JobSource, LaneHead, PickedJob, Picker, SortKey, head_of
+from .jobs.claim.keyed import KeyedLane, KeyedLaneSet, RankedLanes, SortKey
+from .jobs.claim.picker import BELOW_ALL_SEQS, JobSource, LaneHead, PickedJob, Picker, head_of
 from .lanes import queue_of
-from .limits.waiting import BELOW_ALL_RANKS, open_due_lanes
+from .limits.waiting import open_due_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .driver.transaction import Tx
     from .limits.buckets import Capacities
+    from .limits.waiting import ParkedLane
 
 
 class VirtualClock:
@@ -34,14 +33,14 @@ class VirtualClock:
         self._vtimes: dict[int, float] = {}
         self._moved: set[int] = set()
 
-    def charge(self, lane: KeyedLane) -> float:
-        """Advance to the vtime of a lane that is served now; return its next vtime."""
+    def charge(self, lane: KeyedLane, step: float) -> float:
+        """Advance to the vtime of a lane that is served now; return its next vtime, one step later."""
         assert lane.vtime is not None
         now = self._at(lane.rank)
         if lane.vtime > now:
             self._vtimes[lane.rank] = now = lane.vtime
             self._moved.add(lane.rank)
-        return now + 1 / weight_of(lane.lane)
+        return now + step
 
     def _at(self, rank: int) -> float:
         if rank not in self._vtimes:
@@ -57,7 +56,7 @@ class VirtualClock:
 class FairLaneSet(KeyedLaneSet):
     """The lanes of fair keys of one lane set."""
 
-    _FIRST = (BELOW_ALL_RANKS, -1.0, BELOW_ALL_SEQS, "")
+    _FIRST = (-1.0, BELOW_ALL_SEQS, "")
 
     def __init__(
         self,
@@ -70,20 +69,27 @@ class FairLaneSet(KeyedLaneSet):
         clock: VirtualClock,
     ) -> None:
         super().__init__(tx, capacities, name, unkeyed, n, picker)
-        self.limited = is_limited(name)
         self._clock = clock
+        self._steps: dict[str, float] = {}
+        """By how much a claim puts a lane back."""
         self._heads_read: dict[tuple[str, int], int] = {}
         """How many jobs of a lane were read at a time; 0 if the lane has no more."""
 
-    def _sort_key(self, lane: KeyedLane) -> SortKey:
-        assert lane.vtime is not None
-        return (lane.seq,) if self._aged else (lane.rank, lane.vtime, lane.seq)
+    @property
+    def ranks(self) -> Iterable[int]:
+        return self._by_rank
 
-    def _read_page(self, last: tuple[Any, ...]) -> None:
-        rows = self._tx.all("open_fair_lanes", (self._name, *last, self._page))
-        for row in rows:
+    def sort_key(self, lane: KeyedLane) -> SortKey:
+        assert lane.vtime is not None
+        return lane.vtime, lane.seq
+
+    def _read_page(self, rank: int, lanes: RankedLanes) -> None:
+        assert lanes.last is not None
+        rows = self._tx.all("open_fair_lanes", (self._name, rank, *lanes.last, self._page))
+        for *row, step in rows:
+            self._steps[row[0]] = step
             self._add(*row)
-        self._last = (rows[-1][1], rows[-1][4], rows[-1][2], rows[-1][0]) if len(rows) == self._page else None
+        lanes.last = (rows[-1][4], rows[-1][2], rows[-1][0]) if len(rows) == self._page else None
 
     def _read_heads(self, lane: KeyedLane) -> list[LaneHead]:
         """Read about as many jobs as this lane is likely to give: its share of the wanted jobs."""
@@ -92,7 +98,7 @@ class FairLaneSet(KeyedLaneSet):
     def _read_behind(self, lane: KeyedLane, seq: int, n: int) -> list[LaneHead]:
         n = min([n, *(self._capacities[name].available() for name in lane.buckets)]) + 1
         values = (lane.lane, self._tx.now, n, -lane.rank, seq)
-        rows = self._tx.all("next_heads" + self._suffix(lane), values)
+        rows = self._tx.all("heads" + self._suffix(lane), values)
         self._heads_read[lane.lane, lane.rank] = n if len(rows) == n else 0
         return [head_of(row) for row in reversed(rows)]
 
@@ -100,12 +106,13 @@ class FairLaneSet(KeyedLaneSet):
         read = self._heads_read[lane.lane, lane.rank]
         if read and lane.heads == [head]:
             lane.heads = [*self._read_behind(lane, head.seq, 2 * read), head]
-        if self._aged:
-            assert lane.vtime is not None
-            lane.vtime += 1 / weight_of(lane.lane)
-        else:
-            lane.vtime = self._clock.charge(lane)
+        lane.vtime = self._clock.charge(lane, self._steps[lane.lane])
         return super()._take(lane, head)
+
+    def _open(self, row: ParkedLane) -> None:
+        assert row.step is not None
+        self._steps[row.lane] = row.step
+        super()._open(row)
 
     def _write(self, lane: KeyedLane, parked_on: str, until: int | None) -> None:
         self._tx.run("set_fair_lane", (lane.seq, parked_on, until, lane.vtime, lane.lane, lane.rank))
@@ -114,43 +121,42 @@ class FairLaneSet(KeyedLaneSet):
 class FairQueue:
     """All lanes of fair keys of a queue. See :class:`.claim.picker.JobSource`."""
 
-    limited = False
-
     def __init__(self, lane_sets: list[FairLaneSet], clock: VirtualClock, picker: Picker) -> None:
         self._lane_sets = lane_sets
         self._clock = clock
         self._picker = picker
-        self._first = lane_sets[0]
-        self._aged = False
+        self._first, self._first_rank = lane_sets[0], 0
         self.looked = 0
+        self.passed = False
 
-    def begin(self, n: int, *, aged: bool) -> None:
-        self._aged = aged
+    def begin(self, n: int) -> None:
         for lane_set in self._lane_sets:
-            lane_set.begin(n, aged=aged)
+            lane_set.begin(n)
 
-    def key(self) -> SortKey | None:
-        best = None
+    def key(self) -> int | None:
+        """Of each priority, the lane that is next by virtual time; of these, the one whose first job comes first."""
+        next_at: dict[int, tuple[SortKey, KeyedLane, FairLaneSet]] = {}
         for lane_set in self._lane_sets:
-            if self._is_closed(lane_set) or lane_set.looked >= self._picker.patience:
+            if lane_set.is_closed() or lane_set.looked >= self._picker.patience:
                 continue
-            key = lane_set.key()
-            if key is not None and (best is None or key < best):
-                best, self._first = key, lane_set
-        return best if best is None or self._aged else (best[0], best[2])
+            for rank in lane_set.ranks:
+                lane = lane_set.first_at(rank)
+                if lane is None:
+                    continue
+                place = lane_set.sort_key(lane)
+                if rank not in next_at or place < next_at[rank][0]:
+                    next_at[rank] = place, lane, lane_set
+        best: int | None = None
+        for _, lane, lane_set in next_at.values():
+            if best is None or lane.key < best:
+                best, self._first, self._first_rank = lane.key, lane_set, lane.rank
+        return best
 
     def pop(self) -> PickedJob | None:
-        if self._is_closed(self._first):  # another source has used up the scarce jobs since key() was called
-            return None
-        picked = self._first.pop()
+        picked = self._first.pop_at(self._first_rank)
         self.looked = max(self.looked, self._first.looked)
+        self.passed = self.passed or self._first.passed
         return picked
-
-    def _is_closed(self, lane_set: FairLaneSet) -> bool:
-        return lane_set.limited and self._picker.limited <= 0
-
-    def is_plentiful(self) -> bool:
-        return False
 
     def end(self) -> int | None:
         moments = [lane_set.end() for lane_set in self._lane_sets]

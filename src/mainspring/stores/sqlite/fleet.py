@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -10,17 +11,18 @@ import msgspec
 from mainspring.jobs.lanes import guilt, is_suspect
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.states import Reason, State
-from mainspring.worker.records import Beat, BeatResult, RescueResult, WorkerRow
+from mainspring.worker.records import Beat, BeatResult, LeadResult, RescueResult, WorkerRow
 
-from .breakers import report_lost
 from .driver.constants import FLAG_CANCEL_ORDERED
 from .jobs.ack import apply_acks
 from .jobs.finish import JobEnding, finish
+from .jobs.promote import next_promotion
 from .lanes import Placement, enter_ready, suspect_lane_of
 from .limits.buckets import Capacities
 from .limits.waiting import release_jobs, settle_released
 
 if TYPE_CHECKING:
+    from .driver.database import SqliteDatabase
     from .driver.transaction import Tx
 
 GUILT_OF_SUSPECT = 2
@@ -62,6 +64,36 @@ def _worker(name: str, *rest: Any) -> WorkerRow:
     )  # fmt: skip
 
 
+# ---- leaders -----------------------------------------------------------------------------------------------
+
+
+async def lead(database: SqliteDatabase, worker: str, services: Sequence[str], span: int) -> LeadResult:
+    """Read first: a worker that leads nothing and gets nothing does not take the write lock."""
+    if await database.read(partial(_may_lead, worker=worker, services=services, span=span)):
+        await database.write(partial(_take_leads, worker=worker, services=services, span=span))
+    return await database.read(partial(_read_leads, worker=worker, services=services))
+
+
+def _may_lead(tx: Tx, worker: str, services: Sequence[str], span: int) -> bool:
+    others = [(service, until) for service, leader, until in tx.all("leads") if leader != worker]
+    held = {service for service, until in others if tx.now < until <= tx.now + span}
+    return not held.issuperset(services)
+
+
+def _take_leads(tx: Tx, worker: str, services: Sequence[str], span: int) -> None:
+    for service in services:
+        tx.run("take_lead", (service, worker, tx.now + span, tx.now))
+
+
+def _read_leads(tx: Tx, worker: str, services: Sequence[str]) -> LeadResult:
+    led = [name for name, leader, until in tx.all("leads") if leader == worker and name in services and until > tx.now]
+    ((fleet, look, always),) = tx.all("fleet_and_looks")
+    return LeadResult(
+        now=tx.now, services=tuple(sorted(led)), fleet=fleet, next_due=next_promotion(tx), next_look=look,
+        always_due=bool(always),
+    )  # fmt: skip
+
+
 # ---- rescue and retire -------------------------------------------------------------------------------------
 
 
@@ -69,6 +101,7 @@ def rescue(tx: Tx, worker: str, number: int, cause: Outcome, delays: Sequence[in
     """Compare and set on the beat number, then take the jobs of the worker back."""
     if not tx.run("mark_lost", (worker, number)):
         return RescueResult(False)
+    tx.run("drop_leads", (worker,))
     return _take_jobs(tx, worker, cause, delays)
 
 
@@ -79,6 +112,7 @@ def retire(tx: Tx, worker: str, cause: Outcome, acks: Sequence[Ack], delays: Seq
         return RescueResult(False)
     apply_acks(tx, worker, acks)
     rescued = _take_jobs(tx, worker, cause, delays)
+    tx.run("drop_leads", (worker,))
     tx.run("drop_worker", (worker,))
     return rescued
 
@@ -122,8 +156,6 @@ class CrashCharge(NamedTuple):
 
 def _take_jobs(tx: Tx, worker: str, cause: Outcome, delays: Sequence[int]) -> RescueResult:
     jobs = [LostJob(*row) for row in tx.all("jobs_of_worker", (worker,))]
-    if cause is not Outcome.INTERRUPTED:
-        report_lost(tx, [(each.buckets, each.started) for each in jobs], cause)
     charged_guilt = min((each.guilt for each in jobs if each.guilt), default=0)
     moved: dict[State, list[bytes]] = {state: [] for state in _NEXT_STATES}
     for each in jobs:
@@ -133,11 +165,11 @@ def _take_jobs(tx: Tx, worker: str, cause: Outcome, delays: Sequence[int]) -> Re
     if tx.released:
         settle_released(tx, Capacities(tx))
     ready, retrying, dead, cancelled = (tuple(ids) for ids in moved.values())
-    return RescueResult(True, ready, retrying, dead, cancelled, tuple(tx.changed_breakers))
+    return RescueResult(True, ready, retrying, dead, cancelled)
 
 
 def _take_job(tx: Tx, worker: str, job: LostJob, cause: Outcome, charge: CrashCharge) -> State:
-    tx.add_attempt((job.job, job.token, job.epoch, job.attempt, worker, job.started, tx.now, cause, 0, None))
+    tx.add_attempt((job.job, job.token, job.epoch, job.attempt, worker, job.started, tx.now, None, cause, 0, None))
     if job.buckets:
         release_jobs(tx, [(job.job, job.buckets)])
     attempt, crashes = job.attempt - 1, job.crashes + charge.charged

@@ -60,7 +60,7 @@ def _take(tx: Tx, request: HoldRequest, capacities: Capacities, costs: dict[str,
     until = tx.now + request.ttl
     rows = [(name, request.holder, until, cost, token, tx.now, request.info) for name, cost in costs.items()]
     tx.cursor.executemany(tx.sql["add_holder"], rows)
-    return HoldResult(ok=True, now=tx.now, until=until, breakers=tuple(tx.changed_breakers), token=token)
+    return HoldResult(ok=True, now=tx.now, until=until, token=token)
 
 
 def _refuse(

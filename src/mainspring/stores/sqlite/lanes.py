@@ -144,9 +144,9 @@ def add_lane(tx: Tx, job: Placement, seq: int) -> None:
         names = _encode(sorted({each.name for each in buckets if each.key})).decode()
         if is_fair(lane_set):
             step = 1 / weight_of(job.lane)
-            tx.run("add_fair_lane", (job.lane, -job.priority, lane_set, seq, names, queue_of(job.lane), step))
+            tx.run("add_fair_lane", (job.lane, -job.priority, lane_set, seq, names, queue_of(base), step))
         else:
-            tx.run("add_keyed_lane", (job.lane, -job.priority, lane_set, seq, names))
+            tx.run("add_keyed_lane", (job.lane, -job.priority, lane_set, seq, names, queue_of(base)))
 
 
 def add_lanes(tx: Tx, rows: Iterable[Row]) -> None:

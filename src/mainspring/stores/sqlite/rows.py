@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mainspring.jobs.lanes import base_lane, home_lane
-from mainspring.jobs.records import JobRow, NewJob
+from mainspring.jobs.records import JobRow, NewJob, order_key
 from mainspring.states import Reason, State
 from mainspring.worker.records import Claim
 
-from .driver.constants import FLAG_DEPENDENCY, FLAG_FOLLOWED_OTHER, FLAG_FOLLOWED_SUCCESS
-from .jobs.dependencies import mark_of
+from .driver.constants import FLAG_FOLLOWED_OTHER, FLAG_FOLLOWED_SUCCESS
 from .lanes import READY, flags_of_limits, read_buckets, write_buckets
 
 if TYPE_CHECKING:
@@ -37,8 +36,6 @@ def row_of(job: NewJob, seq: int, now: int) -> Row:
     flags = 0
     if job.buckets or job.fair:
         lane, flags = home_lane(job.queue, job.kind, job.buckets, job.fair), flags_of_limits(job.buckets)
-    if job.marks and mark_of(job.marks):
-        flags |= FLAG_DEPENDENCY
     if job.follows:
         flags |= flags_of_follow_ups([follow.on for follow in job.follows])
     return (
@@ -46,6 +43,11 @@ def row_of(job: NewJob, seq: int, now: int) -> Row:
         None if job.expires_in is None else now + job.expires_in, job.crashes, job.early, now, flags,
         write_buckets(job.buckets) if job.buckets else None, job.record,
     )  # fmt: skip
+
+
+def shared_of(row: Row) -> Row:
+    """The values of a row that alike jobs share, in the order of the statement ``enqueue_alike``."""
+    return (*row[1:6], *row[7:14])
 
 
 def due_of(job: NewJob, now: int) -> int | None:
@@ -84,26 +86,27 @@ def claim_of(row: Row) -> Claim:
     """The record of a claim. By position: this runs for each claimed job."""
     return Claim(
         row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9] == 1, row[10], row[11],
-        row[12], row[13], row[15] & FLAG_DEPENDENCY > 0,
+        row[12], row[13],
     )  # fmt: skip
 
 
 def claim_order(row: Row) -> tuple[int, int]:
-    """Sort the rows of a claim by priority, the highest first, and seq."""
-    return -row[5], row[14]
+    """Sort the rows of a claim by their order key."""
+    return order_key(row[14], row[5]), row[14]
 
 
 def job_of(row: Row) -> JobRow:
     (
         job, state, reason, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker,
-        seq, enqueued, due, expires, started, finished, deps, ordered, progress, result, error, note, record, buckets,
+        seq, enqueued, due, expires, started, finished, ran, deps, ordered, progress, result, error, note, record,
+        buckets,
     ) = row  # fmt: skip
     return JobRow(
         id=job, state=_STATES[state], reason=_REASONS[reason], task=task, queue=queue, lane=lane, priority=priority,
         attempt=attempt, epoch=epoch, crashes=crashes, crash_limit=crash_limit, early=bool(early), token=token,
         worker=worker, seq=seq, enqueued=enqueued, due=due, expires=expires, started=started, finished=finished,
-        deps=deps, ordered=bool(ordered), progress=progress, result=result, error=error, note=note, record=record,
-        buckets=tuple(sorted(read_buckets(buckets), key=lambda each: each.name)) if buckets else (),
+        ran=ran, deps=deps, ordered=bool(ordered), progress=progress, result=result, error=error, note=note,
+        record=record, buckets=tuple(sorted(read_buckets(buckets), key=lambda each: each.name)) if buckets else (),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from mainspring.schedules.records import DueSchedules, ScheduleRow, ScheduleRun,
 from .jobs.enqueue import enqueue
 
 if TYPE_CHECKING:
-    from mainspring.jobs.records import Batch
+    from mainspring.jobs.records import JobBatch
 
     from .driver.transaction import Row, Tx
 
@@ -20,7 +20,7 @@ SCHEDULERS = ""
 """The name of the queue that schedulers listen to."""
 
 
-def swap_schedule(tx: Tx, swap: ScheduleSwap, batch: Batch | None) -> SwapResult:
+def swap_schedule(tx: Tx, swap: ScheduleSwap, batch: JobBatch | None) -> SwapResult:
     found = tx.first("schedule_rev", (swap.name,))
     last, is_deleted = found if found is not None else (0, True)
     rev = 0 if is_deleted else last

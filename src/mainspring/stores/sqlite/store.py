@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from mainspring.breakers.records import BreakerRow
+from mainspring.breakers.records import BreakerSwap, StoredBreaker
 from mainspring.errors import InvalidOption, StoreError
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.jobs.query import Query
@@ -14,9 +14,12 @@ from mainspring.jobs.records import (
     ActResult,
     AttemptReport,
     AttemptRow,
-    Batch,
+    Edge,
     Enqueued,
+    FlowRetry,
+    JobBatch,
     JobRows,
+    JoinRow,
     LogLine,
     PromoteResult,
     Retention,
@@ -26,8 +29,6 @@ from mainspring.limits.records import Bucket, BucketRow, HolderRow, HoldResult, 
 from mainspring.queues.records import DisabledMode, QueueMode, QueueRow, QueueSettings
 from mainspring.schedules.records import (
     DueSchedules,
-    ScheduleDependency,
-    ScheduleDependencyRow,
     ScheduleRow,
     ScheduleRun,
     ScheduleSwap,
@@ -36,16 +37,16 @@ from mainspring.schedules.records import (
 from mainspring.states import Action, State
 from mainspring.stores.base import CRASH_DELAYS, TallyBy
 from mainspring.stores.records import Document, MigrationPlan
-from mainspring.worker.records import Beat, BeatResult, RescueResult, Turn, TurnResult, WorkerRow
+from mainspring.worker.records import Beat, BeatResult, LeadResult, RescueResult, Turn, TurnResult, WorkerRow
 
-from .breakers import report_breaker, reset_breaker, trip_breaker
+from .breakers import swap_breakers
 from .documents import documents, put_document
 from .driver.database import SqliteDatabase
 from .driver.memory import SharedDatabase, join_database
-from .fleet import beat, rescue, retire, workers
+from .fleet import beat, lead, rescue, retire, workers
+from .flows import close_join, joins, retry_flow, waits_for
 from .holders import HoldRequest, hold, holders, release
 from .jobs.actions import act
-from .jobs.dependencies import dependencies, set_dependencies
 from .jobs.enqueue import enqueue
 from .jobs.promote import promote
 from .jobs.prune import prune
@@ -124,10 +125,10 @@ class SqliteStore:
 
     # ---- jobs ---------------------------------------------------------------------------------------
 
-    async def enqueue(self, batch: Batch) -> list[Enqueued]:
+    async def enqueue(self, batch: JobBatch) -> list[Enqueued]:
         return await self.database.write(lambda tx: enqueue(tx, batch), adds_jobs=True)
 
-    def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
+    def enqueue_now(self, batch: JobBatch, connection: Any = None) -> list[Enqueued]:
         return self.database.enqueue_now(lambda tx: enqueue(tx, batch), connection)
 
     async def turn(self, turn: Turn) -> TurnResult:
@@ -177,6 +178,20 @@ class SqliteStore:
     async def prune(self, retention: Retention, limit: int = 1000) -> int:
         return await prune(self.database, retention, limit)
 
+    # ---- flows --------------------------------------------------------------------------------------
+
+    async def close_join(self, join: bytes) -> JoinRow | None:
+        return await self.database.write(lambda tx: close_join(tx, join))
+
+    async def joins(self, ids: Sequence[bytes]) -> list[JoinRow]:
+        return await self.database.read(lambda tx: joins(tx, ids))
+
+    async def waits_for(self, job: bytes, limit: int = 100) -> list[Edge]:
+        return await self.database.read(lambda tx: waits_for(tx, job, limit))
+
+    async def retry_flow(self, retries: Sequence[FlowRetry]) -> ActResult:
+        return await self.database.write(lambda tx: retry_flow(tx, retries))
+
     # ---- fleet --------------------------------------------------------------------------------------
 
     async def beat(self, beats: Sequence[Beat]) -> list[BeatResult]:
@@ -186,6 +201,9 @@ class SqliteStore:
         self, worker: str, cause: Outcome, acks: Sequence[Ack] = (), delays: Sequence[int] = CRASH_DELAYS
     ) -> RescueResult:
         return await self.database.write(lambda tx: retire(tx, worker, cause, acks, delays))
+
+    async def lead(self, worker: str, services: Sequence[str], span: int) -> LeadResult:
+        return await lead(self.database, worker, services, span)
 
     async def workers(self) -> list[WorkerRow]:
         return await self.database.read(workers)
@@ -242,18 +260,12 @@ class SqliteStore:
 
     # ---- breakers -----------------------------------------------------------------------------------
 
-    async def trip_breaker(self, breaker: str, span: int | None) -> bool:
-        return await self.database.write(lambda tx: trip_breaker(tx, breaker, span))
-
-    async def reset_breaker(self, breaker: str) -> bool:
-        return await self.database.write(lambda tx: reset_breaker(tx, breaker))
-
-    async def report_breaker(self, breaker: str, started: int, good: int = 0, fault: str = "") -> BreakerRow | None:
-        return await report_breaker(self.database, breaker, started, good, fault)
+    async def swap_breakers(self, swaps: Sequence[BreakerSwap]) -> list[StoredBreaker]:
+        return await swap_breakers(self.database, swaps)
 
     # ---- schedules ----------------------------------------------------------------------------------
 
-    async def swap_schedule(self, swap: ScheduleSwap, batch: Batch | None = None) -> SwapResult:
+    async def swap_schedule(self, swap: ScheduleSwap, batch: JobBatch | None = None) -> SwapResult:
         return await self.database.write(lambda tx: swap_schedule(tx, swap, batch), adds_jobs=True)
 
     async def due_schedules(self, limit: int = 1000) -> DueSchedules:
@@ -264,12 +276,6 @@ class SqliteStore:
 
     async def schedule_runs(self, name: str, limit: int = 100, before: int | None = None) -> list[ScheduleRun]:
         return await self.database.read(lambda tx: schedule_runs(tx, name, limit, before))
-
-    async def set_dependencies(self, links: Sequence[ScheduleDependency]) -> None:
-        await self.database.write(lambda tx: set_dependencies(tx, links))
-
-    async def dependencies(self) -> list[ScheduleDependencyRow]:
-        return await self.database.read(dependencies)
 
     # ---- documents ----------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mainspring.errors import StoreConflict
 from mainspring.worker.records import CancelOrder, Claim, TurnResult
 
-from .breakers import reports_of
+from .breakers import swap_in
 from .jobs.ack import apply_acks
 from .jobs.claim.wants import TurnClaims, hand_out
 from .limits.buckets import Capacities
@@ -29,9 +29,8 @@ def turn(tx: Tx, turn: Turn) -> TurnResult:
     is_new = turn.number > last
     verdicts = apply_acks(tx, turn.worker, turn.acks)
     capacities = Capacities(tx)
-    if is_new:
-        _report_successes(tx, turn)
-    if tx.released or tx.breaker_reports:
+    breakers = swap_in(tx, turn.breakers) if turn.breakers else ()
+    if tx.released:
         settle_released(tx, capacities)
     gone = _lost_leases(tx, turn) if turn.holds else ()
     claims = _unread_claims(tx, turn) if turn.seen < last or not is_new else []
@@ -49,8 +48,8 @@ def turn(tx: Tx, turn: Turn) -> TurnResult:
         handed.more,
         next_at=handed.next_at,
         held=tuple(sorted(capacities.held_back)),
-        breakers=tuple(tx.changed_breakers),
-        short=tuple(handed.scarce),
+        breakers=tuple(breakers),
+        passed=handed.passed,
     )
 
 
@@ -60,12 +59,6 @@ def _check_number(turn: Turn, last: int) -> None:
             f"turn {turn.number} of worker {turn.worker} came after its turn {last}",
             hint="A worker sends one turn at a time. Check that no two processes use this worker id.",
         )
-
-
-def _report_successes(tx: Tx, turn: Turn) -> None:
-    """Tell breakers the successes that the worker counted itself. A repeated turn does not count them again."""
-    for name, n in turn.good:
-        reports_of(tx, name).successes += n
 
 
 def _lost_leases(tx: Tx, turn: Turn) -> tuple[tuple[bytes, int], ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mainspring.client.client import Client
 from mainspring.common.clock import MovableClock
 from mainspring.errors import InsideTest, NotOpen
-from mainspring.jobs.records import Batch, Enqueued
+from mainspring.jobs.records import Enqueued, JobBatch
 from mainspring.stores.base import Store
 from mainspring.stores.connect import StoreAddress
 
@@ -26,7 +26,7 @@ class PrivateClient(Client):
         self._clock = clock
         self._over = False
 
-    def enqueue_now(self, batch: Batch, connection: Any = None) -> list[Enqueued]:
+    def enqueue_now(self, batch: JobBatch, connection: Any = None) -> list[Enqueued]:
         if self.inline is None or connection is not None:  # not committed yet: no job can run
             return super().enqueue_now(batch, connection)
         self.inline.check()
@@ -34,7 +34,7 @@ class PrivateClient(Client):
         self.inline.run()
         return done
 
-    async def enqueue(self, batch: Batch) -> list[Enqueued]:
+    async def enqueue(self, batch: JobBatch) -> list[Enqueued]:
         done = await super().enqueue(batch)
         if self.inline is not None:
             await self.inline.arun()

@@ -19,9 +19,10 @@ import msgspec
 
 from mainspring.breakers.records import FOREVER
 from mainspring.common.clock import MovableClock
+from mainspring.common.ids import id_text
 from mainspring.errors import InsideTest
+from mainspring.flows.shape import EACH_TASK
 from mainspring.jobs.query import Query
-from mainspring.queues.records import QueueMode
 from mainspring.states import State
 from mainspring.stores.door import Door
 from mainspring.tasks.bulk import Bulk
@@ -33,6 +34,8 @@ from mainspring.worker.lifespan import Lifespans
 
 MOST, MOST_FUTURE = 10_000, 1_000
 """The number of attempts after which a drain without ``limit`` is considered endless."""
+MOST_OF_ONE_JOB = 1_000
+"""The same for the attempts of one job."""
 _AT_WORK = (State.READY, State.RUNNING)
 _POLL = 50_000
 
@@ -54,7 +57,7 @@ class Drainer:
         make runs on the way, and the clock shows this time at the end."""
         async with self._one_at_a_time:
             most = MOST_FUTURE if future else MOST
-            store = Watched(door, most if limit is None else limit)
+            store = Watched(door, most, MOST_OF_ONE_JOB) if limit is None else Watched(door, limit)
             parts = _labelled(self._make_parts())
             store.happened["pruned"] = await _prune(door, parts)
             timekeeper = Timekeeper(store, parts.hooks)
@@ -65,11 +68,13 @@ class Drainer:
                     await timekeeper.fire()
                     work = await _at_work(store, parts, _AT_WORK)
                     held = await _held(store, parts) if work else None
+                    if store.has_endless_job:
+                        raise _endless(store)
                     if work and held is None and store.left > 0:
                         await crew.serve(work)
                         continue
                     if work and held is None and limit is None:
-                        raise _endless(most)
+                        raise _endless(store)
                     if store.moves != known:
                         continue  # jobs have run: a run of a schedule may have ended
                     # checked again: a job may have been postponed before the worker was seen idle
@@ -83,7 +88,7 @@ class Drainer:
                     if not moments or (store.left <= 0 and limit is not None):
                         break
                     if store.left <= 0:
-                        raise _endless(most)
+                        raise _endless(store)
                     self._move_to(min(moments))
             if until is not None:
                 self._move_to(until)
@@ -133,7 +138,8 @@ class _Crew:
         await self._end(fast=kind is not None)
 
     async def serve(self, queues: frozenset[str]) -> None:
-        """Return when no job of these queues is ready or running, or when the limit is reached and no job runs."""
+        """Return when no job of these queues is ready or running, or when the limit is reached and no job runs, or when
+        one job has run too often."""
         if not queues <= self._serving:
             await self._end()
             await self._begin(queues | self._serving)
@@ -141,6 +147,8 @@ class _Crew:
         assert running is not None
         while True:
             self._store.turned.clear()
+            if self._store.has_endless_job:
+                return
             states = _AT_WORK if self._store.left > 0 else (State.RUNNING,)
             if not queues & await _at_work(self._store, self._parts, states) or await self._waits():
                 return
@@ -212,12 +220,12 @@ async def _promote(store: Watched) -> int | None:
 
 
 async def _at_work(store: Door, parts: WorkerConfig, states: tuple[State, ...]) -> frozenset[str]:
-    """The queues with jobs in these states that this app can run: of known tasks, and not ready in a paused queue."""
+    """The queues with jobs in these states that this app can run: of known tasks, and not ready in a closed queue."""
     if not parts.tasks:
         return frozenset()
-    tallied = await store.tally(Query(states=states, tasks=tuple(parts.tasks)), "queue")
-    paused = {row.name for row in await store.queues() if row.mode is QueueMode.PAUSED}
-    return frozenset(each.value for each in tallied if each.state is State.RUNNING or each.value not in paused)
+    tallied = await store.tally(Query(states=states, tasks=(*parts.tasks, EACH_TASK)), "queue")
+    closed = {row.name for row in await store.queues() if row.closed}
+    return frozenset(each.value for each in tallied if each.state is State.RUNNING or each.value not in closed)
 
 
 async def _held(store: Watched, parts: WorkerConfig) -> int | None:
@@ -236,8 +244,13 @@ async def _prune(store: Door, parts: WorkerConfig) -> int:
     return gone
 
 
-def _endless(ran: int) -> InsideTest:
-    return InsideTest(
-        f"drain() has run {ran:,} attempts and jobs are still ready",
-        hint="Does a job enqueue or snooze itself repeatedly? Limit the attempts: t.drain(limit=100).",
-    )
+def _endless(store: Watched) -> InsideTest:
+    """The error for a drain that does not end. It names the job that ran most, or the task if no job ran twice."""
+    (job, task), runs = store.most_runs()
+    which = f"job {id_text(job)} of task {task!r} ran {runs:,} times"
+    hint = "Does the job snooze itself repeatedly? Limit the attempts: t.drain(limit=100)."
+    if runs <= 1:
+        which = f"most of them are of task {store.most_run_task()!r}"
+        hint = "Does a job enqueue itself repeatedly? Limit the attempts: t.drain(limit=100)."
+    said = f"drain() does not end: after {store.claimed:,} attempts jobs are still ready; {which}"
+    return InsideTest(said, hint=hint)

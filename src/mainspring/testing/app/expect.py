@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mainspring.codec import dumps, loads
+from mainspring.common.handles import without_options
 from mainspring.common.redact import redact, spelled
-from mainspring.errors import InvalidOption, UnknownArgument, UnknownTask, shown
+from mainspring.errors import InvalidOption, UnknownArgument, UnknownTask, did_you_mean, shown
 from mainspring.jobs.info import JobInfo
 from mainspring.jobs.records import JobBody, JobRow
 from mainspring.tasks.task import BaseTask
@@ -42,6 +43,20 @@ class Expected:
             wanted["@"] = list(args)
         self._wanted = {name: _as_stored(value) for name, value in wanted.items()}
         self._hidden = () if known is None else known.spec().hide
+
+    def check(self, app: Mainspring, rows: Sequence[JobRow]) -> None:
+        """Raise ``UnknownTask`` for a name that neither the app nor a job of the test has: no job could fit it."""
+        if self.name is None or self.name in app.settings.routes.table or app.tasks.find(self.name) is not None:
+            return
+        if self.name not in {row.task for row in rows}:
+            hint = f"For a task of another program count its jobs: t.jobs.count(task={self.name!r})."
+            raise UnknownTask(self.name, app.tasks, hint=hint)
+
+    def describe_missing(self, app: Mainspring) -> str:
+        """The sentence for a job that was not enqueued, with the nearest task if the app has no such task."""
+        if self.name is None or app.tasks.find(self.name) is not None:
+            return f"{self} was not enqueued."
+        return f"{self} was not enqueued, and the app has no such task{did_you_mean(self.name, app.tasks)}."
 
     def fits(self, row: JobRow) -> bool:
         """Whether this job is as expected."""
@@ -78,6 +93,7 @@ def _name_of(app: Mainspring, task: BaseTask[Any, Any] | str | None) -> str | No
     if isinstance(task, BaseTask):
         if app.tasks.find(task.name) is None:
             raise UnknownTask(task.name, list(app.tasks))
+        without_options(task, "task", hint="Compare the options of the returned job: t.assert_enqueued(send).queue.")
         return task.name
     raise InvalidOption("task", task, "is neither a task nor the name of a task", hint="Pass the decorated function.")
 

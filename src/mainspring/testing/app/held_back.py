@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainspring.breakers.records import FOREVER
+from mainspring.flows.shape import EACH_TASK
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import JobRow
 from mainspring.limits.records import BucketRow
@@ -17,10 +18,13 @@ _PAGE = 50
 async def held_until(store: Door, parts: WorkerConfig) -> int | None:
     """The first time at which a ready job may start; ``FOREVER`` if it is unknown, None if a job may start now."""
     first, cursor = None, None
+    closed = {row.name for row in await store.queues() if row.closed}
     while True:
-        query = Query(states=(State.READY,), tasks=tuple(parts.tasks))
+        query = Query(states=(State.READY,), tasks=(*parts.tasks, EACH_TASK))
         page = await store.find(query, limit=_PAGE, cursor=cursor)
         for row in page.jobs:
+            if row.queue in closed:
+                continue
             moment = await _moment(store, row) if meets_terms(row.lane, parts) else FOREVER
             if moment is None:
                 return None

@@ -37,7 +37,9 @@ class Timekeeper:
             await tell(self._hooks.of(event.name, ""), event)
 
     async def next(self) -> int | None:
-        """When the next schedule is due or is enabled again."""
+        """When the next schedule is due or is enabled again, or a waiting occurrence expires."""
         plans = [planning.decode(row.doc) for row in await self._store.schedules()]
         due = [plan.due for plan in plans if plan.enabled and plan.due is not None]
-        return min([*due, *(plan.back_at for plan in plans if plan.back_at is not None)], default=None)
+        due += [plan.back_at for plan in plans if plan.back_at is not None]
+        due += [expiry for plan in plans if (expiry := planning.expiry_of_waiting(plan)) is not None]
+        return min(due, default=None)

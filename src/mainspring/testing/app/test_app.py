@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, cast
 from mainspring.common.clock import MovableClock
 from mainspring.common.duration import to_us
 from mainspring.errors import InsideTest, InvalidOption, NotOpen, UnknownOption
+from mainspring.flows.info import FlowInfo, read_flow
 from mainspring.jobs.info import JobInfo, build_info
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import JobRow
-from mainspring.stores.connect import StoreAddress, engine_of
+from mainspring.stores.connect import StoreAddress, check_url
 from mainspring.stores.door import Door
 from mainspring.testing.app.client import PrivateClient
 from mainspring.testing.app.drain import Drainer
 from mainspring.testing.app.expect import Expected, describe
+from mainspring.testing.app.flows import ExpectedFlow, is_own
 from mainspring.testing.app.home import LoopHome, ThreadHome
 from mainspring.testing.app.inline import Inline
 from mainspring.testing.app.stage import Stage
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
     from mainspring.app import Mainspring
     from mainspring.common.duration import Duration
+    from mainspring.flows.flow import Flow
+    from mainspring.flows.manager import Flows
     from mainspring.jobs.dead import Dead
     from mainspring.jobs.manager import Jobs
     from mainspring.queues.manager import Queues
@@ -65,7 +69,7 @@ class TestApp:
         if not isinstance(inline := o.get("inline", False), bool):
             raise InvalidOption("inline", inline, "must be True or False", subject="app.test")
         url = o.get("url") or PRIVATE
-        engine_of(url)
+        check_url(url)
         self.app = app
         self.clock = MovableClock(o.get("start"))
         self._inline = inline
@@ -135,16 +139,30 @@ class TestApp:
     ) -> None:
         await self._at_home.arun(self._none(Expected(self.app, task, args, kwargs)))
 
+    def assert_flow(self, flow: Flow[Any]) -> FlowInfo:
+        """The newest flow with the same jobs, arguments and dependencies; an AssertionError lists the enqueued flows.
+
+        Options are not compared: read them from the jobs of the returned flow.
+        """
+        return self._at_home.run("t.assert_flow", self._flow(ExpectedFlow(flow)))
+
+    async def aassert_flow(self, flow: Flow[Any]) -> FlowInfo:
+        return await self._at_home.arun(self._flow(ExpectedFlow(flow)))
+
     # ---- point to -----------------------------------------------------------------------------
 
     @property
     def jobs(self) -> Jobs:
-        """The schedules of the app, on the private store."""
+        """The jobs of the app, on the private store."""
         return self.app.jobs
 
     @property
     def dead(self) -> Dead:
         return self.app.dead
+
+    @property
+    def flows(self) -> Flows:
+        return self.app.flows
 
     @property
     def queues(self) -> Queues:
@@ -272,14 +290,28 @@ class TestApp:
             if cursor is None:
                 return sorted(rows, key=lambda row: (row.enqueued, row.id))
 
+    async def _own_rows(self) -> list[JobRow]:
+        """The jobs of the user's tasks, in the order of enqueueing."""
+        return [row for row in await self._rows() if is_own(row)]
+
+    async def _flow(self, expected: ExpectedFlow) -> FlowInfo:
+        rows = await self._rows()
+        root = expected.find(rows)
+        if root is None:
+            raise AssertionError(expected.describe_missing(rows))
+        return await read_flow(await self._door(), root)
+
     async def _found(self, expected: Expected) -> list[JobInfo]:
-        return [build_info(row) for row in await self._rows() if expected.fits(row)]
+        rows = await self._own_rows()
+        expected.check(self.app, rows)
+        return [build_info(row) for row in rows if expected.fits(row)]
 
     async def _newest(self, expected: Expected) -> JobInfo:
-        rows = await self._rows()
+        rows = await self._own_rows()
         fitting = [row for row in rows if expected.fits(row)]
         if not fitting:
-            raise AssertionError(f"{expected} was not enqueued.\n{describe([build_info(row) for row in rows])}")
+            enqueued = describe([build_info(row) for row in rows])
+            raise AssertionError(f"{expected.describe_missing(self.app)}\n{enqueued}")
         return build_info(fitting[-1])
 
     async def _none(self, expected: Expected) -> None:

@@ -32,9 +32,10 @@ class Drained(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watched(Door):
-    """The store of a drain's worker: limits the claims and counts the acks."""
+    """The store of a drain's worker: limits the claims and counts the acks. A job that is claimed ``most_of_one`` times
+    is endless."""
 
-    def __init__(self, door: Door, limit: int) -> None:
+    def __init__(self, door: Door, limit: int, most_of_one: int | None = None) -> None:
         super().__init__(door.inner, deadline=door.deadline)
         self.left = limit
         self.turned = asyncio.Event()
@@ -43,7 +44,12 @@ class Watched(Door):
         """Whether the last turn asked for jobs and got none."""
         self.moves = 0
         """The number of claims and acks."""
+        self._most_of_one = most_of_one
+        self.claimed = 0
+        """The number of claims."""
         self._known: set[tuple[bytes, int]] = set()
+        self._runs: Counter[tuple[bytes, str]] = Counter()
+        self._most: tuple[tuple[bytes, str], int] = (b"", ""), 0
 
     async def turn(self, turn: Turn) -> TurnResult:
         reply = await super().turn(msgspec.structs.replace(turn, wants=tuple(self._within(turn))))
@@ -67,6 +73,22 @@ class Watched(Door):
         """Do nothing: the drain prunes at a defined time, not when the worker's pruner runs."""
         return 0
 
+    @property
+    def has_endless_job(self) -> bool:
+        """Whether a job was claimed so often that it will not end."""
+        return self._most_of_one is not None and self._most[1] >= self._most_of_one
+
+    def most_runs(self) -> tuple[tuple[bytes, str], int]:
+        """The job that was claimed most, its task, and how often."""
+        return self._most
+
+    def most_run_task(self) -> str:
+        """The task whose jobs were claimed most."""
+        tasks: Counter[str] = Counter()
+        for (_, task), runs in self._runs.items():
+            tasks[task] += runs
+        return tasks.most_common(1)[0][0] if tasks else ""
+
     def _within(self, turn: Turn) -> Iterator[Want]:
         """The wants, reduced to the attempts that remain."""
         left = self.left
@@ -74,13 +96,18 @@ class Watched(Door):
             n = min(left, want.n)
             if n > 0:
                 left -= n
-                yield msgspec.structs.replace(want, n=n, oldest=min(n, want.oldest))
+                yield msgspec.structs.replace(want, n=n)
 
     def _took(self, claim: Claim) -> None:
         if (claim.id, claim.token) not in self._known:
             self._known.add((claim.id, claim.token))
             self.moves += 1
             self.left -= 1
+            self.claimed += 1
+            key = (claim.id, claim.task)
+            self._runs[key] += 1
+            if self._runs[key] > self._most[1]:
+                self._most = key, self._runs[key]
 
     def _note(self, ack: Ack) -> None:
         if ack.outcome is Outcome.INTERRUPTED:

@@ -13,7 +13,6 @@ The suite has one package for each feature of ``mainspring.stores.base``, with a
     unique_keys/   Unique keys: one job holds a key, and in some modes the newest enqueue replaces the waiting job.
     queues/        Queues: depth, order, limits of a queue, modes and disabled queues.
     schedules/     Schedules: rows that are exchanged by number, runs, and due schedules.
-    dependencies/  Dependencies of schedules: a run waits until other schedules have succeeded since the last start.
     store/         The store itself: opening, closing, migrations, namespaces and documents.
     model/         Random walks of several clients over a store, compared step by step with a model of the contract.
 

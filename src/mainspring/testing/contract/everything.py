@@ -14,16 +14,13 @@ from .claims.terms import *
 from .claims.tokens_and_clocks import *
 from .claims.turns import *
 from .claims.wake_ups import *
-from .dependencies.handed_back import *
-from .dependencies.races import *
-from .dependencies.recorded_successes import *
-from .dependencies.release import *
-from .dependencies.set_dependencies import *
-from .dependencies.with_queues_and_keys import *
-from .dependencies.with_times import *
 from .fair_keys.lanes import *
 from .fair_keys.queues import *
 from .fair_keys.shares import *
+from .flows.ends import *
+from .flows.joins import *
+from .flows.policies import *
+from .flows.retries import *
 from .jobs.actions import *
 from .jobs.edges import *
 from .jobs.enqueue import *
@@ -66,4 +63,5 @@ from .unique_keys.replace_in_lanes import *
 from .unique_keys.replace_in_queues import *
 from .unique_keys.replace_races import *
 from .workers.crashes import *
+from .workers.leads import *
 from .workers.rescue import *

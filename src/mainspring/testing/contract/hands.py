@@ -7,14 +7,17 @@ from itertools import count
 from typing import Literal, Self
 from uuid import UUID
 
+from mainspring.breakers.counting import BreakerEnd
+from mainspring.breakers.records import BreakerRow, BreakerSwap
 from mainspring.common.ids import new_id
 from mainspring.jobs.outcomes import Ack, Lease, Outcome
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import AttemptRow, Batch, Edge, Enqueued, FollowUp, JobRow, NewJob, UniqueKey
+from mainspring.jobs.records import AttemptRow, Edge, Enqueued, FollowUp, JobBatch, JobRow, Join, NewJob, UniqueKey
 from mainspring.limits.records import Bucket, Limit
 from mainspring.queues.records import FairKey
 from mainspring.states import Reason, State
 from mainspring.stores.base import Store
+from mainspring.worker.events.breaker_counts import EVERY, BreakerCounts, end_of
 from mainspring.worker.records import Beat, Claim, Registration, Turn, TurnResult, Want
 
 SECOND = 1_000_000
@@ -41,6 +44,8 @@ def job(
     early: bool = False,
     record: bytes = b"{}",
     after: Iterable[NewJob | Edge] = (),
+    before: Iterable[NewJob | bytes] = (),
+    join: Join | None = None,
     buckets: Iterable[Bucket] = (),
     fair: FairKey | None = None,
     unique: UniqueKey | None = None,
@@ -63,6 +68,8 @@ def job(
         early=early,
         record=record,
         after=edges,
+        before=tuple(each if isinstance(each, bytes) else each.id for each in before),
+        join=join,
         buckets=tuple(buckets),
         fair=fair,
         unique=unique,
@@ -97,7 +104,7 @@ def ignoring(parent: NewJob) -> Edge:
 
 async def put_in(store: Store, *jobs: NewJob, retry: bool = False) -> list[Enqueued]:
     """Enqueue these jobs as one batch."""
-    return await store.enqueue(Batch(id=new_id().bytes, jobs=jobs, retry=retry, limits=limits_of(jobs)))
+    return await store.enqueue(JobBatch(id=new_id().bytes, jobs=jobs, retry=retry, limits=limits_of(jobs)))
 
 
 async def one(store: Store, made: NewJob | None = None) -> NewJob:
@@ -161,7 +168,10 @@ def ids(many: Iterable[NewJob | Claim | JobRow]) -> list[bytes]:
 
 
 class Hand:
-    """One worker of a test: it numbers its turns as the contract asks and remembers what it has read."""
+    """One worker of a test: it numbers its turns as the contract asks and remembers what it has read.
+
+    It counts the ends of its jobs for breakers as a worker does, with further turns where the counts are late.
+    """
 
     def __init__(self, store: Store, *, tasks: Sequence[str] = (TASK,), queues: Sequence[str] = ("q",)) -> None:
         self.store = store
@@ -171,6 +181,12 @@ class Hand:
         self.seen = 0
         self.beats = 0
         self.last = Turn(worker=self.name, number=0, seen=0)
+        self.counts = BreakerCounts()
+        self.reports_successes = True
+        """Each turn reports the successes for breakers with a share. A worker waits for a second, this one for ever."""
+        self.changed: list[BreakerRow] = []
+        """The breakers that this worker has opened, closed or begun to probe."""
+        self._lanes: dict[tuple[bytes, int], str] = {}
 
     async def join(self) -> Self:
         """Register."""
@@ -190,9 +206,26 @@ class Hand:
         suspects: int = 1,
         holds: Sequence[Claim] | None = None,
         via: Store | None = None,
-        good: Sequence[tuple[str, int]] = (),
     ) -> TurnResult:
-        """The next turn, its reply read."""
+        """The next turn, its reply read. Returns the first reply if the counts of breakers need further turns."""
+        for ack in acks:
+            lane = self._lanes.pop(ack.lease, "")
+            if ack.fault or ack.to is State.SUCCEEDED:
+                self.counts.add(end_of(ack), lane)
+        said = await self._turn(*acks, wants=wants, suspects=suspects, holds=holds, via=via)
+        while self.counts.has_late:
+            await self._turn(via=via)
+        return said
+
+    async def _turn(
+        self,
+        *acks: Ack,
+        wants: Sequence[Want] = (),
+        suspects: int = 1,
+        holds: Sequence[Claim] | None = None,
+        via: Store | None = None,
+    ) -> TurnResult:
+        store = via or self.store
         leases = None if holds is None else tuple((held.id, held.token) for held in holds)
         self.number += 1
         self.last = Turn(
@@ -203,21 +236,31 @@ class Hand:
             wants=tuple(wants),
             suspects=suspects,
             holds=leases,
-            good=tuple(good),
+            breakers=await self._next_swaps(store),
         )
-        said = await (via or self.store).turn(self.last)
+        said = await store.turn(self.last)
         self.seen = self.number
+        if not said.lost:
+            self.changed += self.counts.apply(self.last.breakers, said.breakers)
+        free = sum(want.n for want in self.last.wants if not want.ahead)
+        for place, claim in enumerate(said.claims):
+            self._lanes[claim.id, claim.token] = claim.lane
+            if place < free:
+                self.counts.add(BreakerEnd("start", claim.token), claim.lane)
         return said
+
+    async def _next_swaps(self, store: Store) -> tuple[BreakerSwap, ...]:
+        if not self.counts.has_any:
+            return ()
+        return self.counts.next_swaps(self.number * EVERY if self.reports_successes else 0, await store.now())
 
     async def repeat(self) -> TurnResult:
         """The last turn once more, as after a lost reply."""
         return await self.store.turn(self.last)
 
-    async def take(
-        self, n: int = 1, *lanes: str, oldest: int = 0, suspects: int = 1, via: Store | None = None
-    ) -> tuple[Claim, ...]:
+    async def take(self, n: int = 1, *lanes: str, suspects: int = 1, via: Store | None = None) -> tuple[Claim, ...]:
         """Claim up to ``n`` jobs."""
-        want = Want(lanes or (LANE,), n, oldest)
+        want = Want(lanes or (LANE,), n)
         return (await self.turn(wants=[want], suspects=suspects, via=via)).claims
 
     async def take_one(self, *lanes: str, suspects: int = 1) -> Claim:

@@ -20,9 +20,11 @@ from mainspring.testing.history._events import (
     Bounds,
     ClientCall,
     Disturbance,
+    FlowEdge,
     History,
     Holding,
     JobEvent,
+    JoinCount,
     LimitBound,
     Occurrence,
     Opening,
@@ -33,6 +35,7 @@ from mainspring.testing.history._events import (
     Snapshot,
     Violation,
 )
+from mainspring.testing.history._flows import FLOWS
 from mainspring.testing.history._jobs import JOBS
 from mainspring.testing.history._leases import LEASES, overlaps, recoveries
 from mainspring.testing.history._limits import LIMITS
@@ -42,8 +45,8 @@ from mainspring.testing.history._requests import REQUESTS
 from mainspring.testing.history._schedules import SCHEDULES
 from mainspring.testing.history._stored import StoredHistory, read
 
-INVARIANTS = JOBS | LEASES | LIMITS | CONCURRENCY | REQUESTS | BREAKERS | ORDER | SCHEDULES | LOCKS
-"""The invariants by name, I1 to I29 and I34 to I36: each yields the violations in a history."""
+INVARIANTS = JOBS | LEASES | LIMITS | CONCURRENCY | REQUESTS | BREAKERS | ORDER | SCHEDULES | LOCKS | FLOWS
+"""The invariants by name, I1 to I32 and I34 to I36: each yields the violations in a history."""
 
 __all__ = [
     "INVARIANTS",
@@ -52,9 +55,11 @@ __all__ = [
     "Bounds",
     "ClientCall",
     "Disturbance",
+    "FlowEdge",
     "History",
     "Holding",
     "JobEvent",
+    "JoinCount",
     "LimitBound",
     "Occurrence",
     "Opening",

@@ -180,8 +180,6 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     growth: float = 1.1
     slots: int = 0
     """Jobs of one line that a worker claims at once; 0 means that the order is not checked."""
-    aged: int = 20
-    """One claim of this many takes the oldest job, whatever its priority."""
 
 
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,6 +210,27 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     """The store confirmed that the process held the lock until then."""
 
 
+class FlowEdge(msgspec.Struct, frozen=True, kw_only=True):
+    """A job waits for another, as it was enqueued."""
+
+    parent: str
+    child: str
+    policy: str = "fail"
+    """``member``: the child is a join, and the parent is one of its members."""
+
+
+class JoinCount(msgspec.Struct, frozen=True, kw_only=True):
+    """A join at the end of the run, with the number of its members and of their ends."""
+
+    job: str
+    open: bool = False
+    total: int = 0
+    succeeded: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    bypassed: int = 0
+
+
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is known of a run."""
 
@@ -233,6 +252,9 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     rules: Mapping[str, RuleWindow] = {}
     """By schedule: its stored rule."""
     holdings: tuple[Holding, ...] = ()
+    edges: tuple[FlowEdge, ...] = ()
+    joins: tuple[JoinCount, ...] = ()
+    """No job of their flows was deleted."""
     listed: tuple[tuple[str, State], ...] = ()
     """Every job that the store lists at the end, as often as it is found."""
     durability: str = ""

@@ -52,11 +52,12 @@ def nothing_runs_too_early(history: History) -> Found:
 
 
 def limits_of_time_hold(history: History) -> Found:
-    """I15: no claim of a job that has expired; no body outlasts its time limit."""
-    for event in history.events:
-        expires = promise_of(history, event.job).expires
-        if event.action is Action.CLAIM and expires is not None and event.at > expires:
-            yield event.job, f"was claimed {event.at - expires:.3f} s after it had expired"
+    """I15: no job starts for the first time after it has expired; no body outlasts its time limit."""
+    for job, events in lives(history).items():
+        expires = promise_of(history, job).expires
+        first = next((event.at for event in events if event.action is Action.CLAIM and event.epoch == 1), None)
+        if first is not None and expires is not None and first > expires:
+            yield job, f"was claimed {first - expires:.3f} s after it had expired"
     for run in history.runs:
         timeout = promise_of(history, run.job).timeout
         if timeout is None or run.ended is None:

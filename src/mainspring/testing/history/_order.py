@@ -1,4 +1,4 @@
-"""The invariant of order: few jobs overtake another, and no job waits for ever behind jobs of higher priority."""
+"""The invariant of order: few jobs overtake a job that has the lower order key."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from mainspring.jobs.records import order_key
 from mainspring.states import Action
 from mainspring.testing.history._events import Found, History, lives, promise_of
 
@@ -23,7 +24,7 @@ class _Waited(msgspec.Struct, frozen=True):
 
 
 def lines_are_kept(history: History) -> Found:
-    """I26: within a priority few jobs overtake an earlier one, and the oldest of all jobs starts in time."""
+    """I26: few jobs overtake a job that comes before them, by priority and age."""
     if not history.bounds.slots:
         return
     lines = defaultdict[str, list[_Waited]](list)
@@ -38,33 +39,24 @@ def lines_are_kept(history: History) -> Found:
         for one in line:
             meanwhile = [other for other in line if one.since < other.until < one.until]
             yield from _passed(history, one, meanwhile)
-            yield from _starved(history, one, meanwhile, sum(_is_older(other, one) for other in line))
 
 
 def _passed(history: History, one: _Waited, meanwhile: Sequence[_Waited]) -> Found:
     """Claims of two workers may cross: each worker may be ahead by the jobs that it claims at once."""
-    passers = [other for other in meanwhile if other.priority == one.priority and _is_behind(other, one)]
+    passers = [other for other in meanwhile if _is_behind(other, one)]
     most = history.bounds.slots * len({other.worker for other in passers} | {one.worker})
     if len(passers) > most:
         yield one.job, f"was passed by {len(passers)} that were behind it in line, and {most} may"
 
 
-def _starved(history: History, one: _Waited, meanwhile: Sequence[_Waited], older: int) -> Found:
-    """Each worker counts its own claims until it takes the oldest job, and claims as many at once as it has slots."""
-    urgent = [other for other in meanwhile if other.priority > one.priority]
-    workers = len({other.worker for other in urgent} | {one.worker})
-    most = (history.bounds.aged + 1) * (older + workers * (history.bounds.slots + 1))
-    if len(urgent) > most:
-        yield one.job, f"waited for {len(urgent)} that were more urgent, {older} being older, and for {most} it may"
-
-
 def _is_behind(other: _Waited, one: _Waited) -> bool:
-    return other.since < one.since if one.stack else other.since > one.since
+    """Whether the other job has the higher order key: a point of priority is worth an hour of age."""
+    return _key(other) > _key(one)
 
 
-def _is_older(other: _Waited, one: _Waited) -> bool:
-    """Whether the other job was waiting already when this job was enqueued."""
-    return other is not one and other.since <= one.since < other.until
+def _key(waited: _Waited) -> float:
+    seq = -waited.since if waited.stack else waited.since
+    return order_key(round(seq * 1_000_000), waited.priority)
 
 
 ORDER: dict[str, Callable[[History], Found]] = {"I26": lines_are_kept}

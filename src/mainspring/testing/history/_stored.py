@@ -7,7 +7,7 @@ is in the history.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from uuid import UUID
 
 import msgspec
@@ -16,14 +16,16 @@ from msgspec.structs import replace
 from mainspring.jobs.actions import pages
 from mainspring.jobs.outcomes import ACTIONS, Outcome
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import AttemptRow, JobRow
+from mainspring.jobs.records import AttemptRow, JobBody, JobRow
 from mainspring.schedules.plan import decode_run
 from mainspring.states import FINAL, Action, Reason, State
 from mainspring.stores.base import Store
-from mainspring.testing.history._events import JobEvent, Occurrence, Snapshot
+from mainspring.testing.history._events import FlowEdge, JobEvent, JoinCount, Occurrence, Snapshot
 
 Shown = Callable[[JobRow], int | None]
 """Returns the token under which the result of a job was written."""
+
+_decode_body = msgspec.json.Decoder(JobBody).decode
 
 _AFTER = {
     Outcome.FAILED: State.RETRYING,
@@ -43,6 +45,8 @@ class StoredHistory(msgspec.Struct, frozen=True, kw_only=True):
     occurrences: tuple[Occurrence, ...]
     snapshot: Snapshot
     durability: str
+    edges: tuple[FlowEdge, ...] = ()
+    joins: tuple[JoinCount, ...] = ()
 
 
 async def read(store: Store, *, shown: Shown = lambda _: None) -> StoredHistory:
@@ -59,7 +63,42 @@ async def read(store: Store, *, shown: Shown = lambda _: None) -> StoredHistory:
         occurrences=tuple([each for row in await store.schedules() for each in await _occurrences(store, row.name)]),
         snapshot=Snapshot(at=at, counts=counts),
         durability=await store.durability(),
+        edges=tuple(edge for row, _ in jobs for edge in edges_of(row)),
+        joins=tuple([count async for count in _counts(store, [row.id for row, _ in jobs if is_join(row)])]),
     )
+
+
+def body_in_flow(row: JobRow) -> JobBody | None:
+    """The record of a job of a flow; None for any other job, and for a record that cannot be read."""
+    if b'"flow":' not in row.record:
+        return None
+    try:
+        body = _decode_body(row.record)
+    except msgspec.MsgspecError:
+        return None
+    return body if body.flow is not None else None
+
+
+def is_join(row: JobRow) -> bool:
+    body = body_in_flow(row)
+    return body is not None and body.members is not None
+
+
+def edges_of(row: JobRow) -> list[FlowEdge]:
+    """The edges that a job of a flow had when it was enqueued."""
+    body, job = body_in_flow(row), str(UUID(bytes=row.id))
+    if body is None:
+        return []
+    waited = [FlowEdge(parent=str(UUID(hex=id)), child=job, policy=policy) for id, policy in body.after]
+    return waited + [FlowEdge(parent=job, child=str(UUID(hex=id)), policy="member") for id in body.before]
+
+
+async def _counts(store: Store, joins: Sequence[bytes]) -> AsyncIterator[JoinCount]:
+    for row in await store.joins(joins):
+        yield JoinCount(
+            job=str(UUID(bytes=row.id)), open=row.open, total=row.total, succeeded=row.succeeded, dead=row.dead,
+            cancelled=row.cancelled, bypassed=row.bypassed,
+        )  # fmt: skip
 
 
 async def _occurrences(store: Store, schedule: str) -> list[Occurrence]:
@@ -82,10 +121,13 @@ def life_of(row: JobRow, attempts: Sequence[AttemptRow], wrote: int | None = Non
             life.claim(each.started, each.token, each.worker, each.attempt)
             life.end(each)
     last = life.events[-1]
-    if row.state is State.RUNNING or (row.state is State.SUCCEEDED and last.state is not State.SUCCEEDED):
+    succeeded = row.state is State.SUCCEEDED and last.state is not State.SUCCEEDED and not is_join(row)
+    if row.state is State.RUNNING or succeeded:
         life.claim(row.started or 0, row.token, row.worker or "", row.attempt)
     if row.state in FINAL and life.state is not row.state:
         life.close()
+    elif row.state is not State.BLOCKED:
+        life.unblock(row.enqueued)
     if wrote is not None:
         life.events[-1] = replace(life.events[-1], wrote=wrote)
     return life.events
@@ -96,12 +138,20 @@ class _Life:
         self._row = row
         self.state: State | None = None
         self.events: list[JobEvent] = []
-        self._add(row.enqueued, Action.ENQUEUE, State.READY)
+        body = body_in_flow(row)
+        waits = body is not None and (body.after or body.members is not None)
+        self._add(row.enqueued, Action.ENQUEUE, State.BLOCKED if waits else State.READY)
 
     def claim(self, at: int, token: int, worker: str, attempt: int) -> None:
+        self.unblock(at)
         if self.state in (State.RETRYING, State.SCHEDULED):
             self._add(at, Action.PROMOTE, State.READY)
         self._add(at, Action.CLAIM, State.RUNNING, token=token, worker=worker, attempt=attempt)
+
+    def unblock(self, at: int) -> None:
+        """Add the step after the last parent, at a moment when it had been made."""
+        if self.state is State.BLOCKED:
+            self._add(at, Action.UNBLOCK, State.READY)
 
     def end(self, each: AttemptRow) -> None:
         row = self._row
@@ -122,6 +172,8 @@ class _Life:
                 at, Action.ACK_SUCCEEDED, row.state, token=row.token, worker=row.worker or "",
                 attempt=row.attempt, outcome=Outcome.SUCCEEDED, reason=reason,
             )  # fmt: skip
+        elif self.state is State.BLOCKED and reason in (Reason.PARENT, Reason.BYPASSED, None):
+            self._add(at, Action.UNBLOCK, row.state, reason=reason)
         elif reason is Reason.PARENT:
             self.events[-1] = replace(self.events[-1], state=row.state, reason=reason)
         else:

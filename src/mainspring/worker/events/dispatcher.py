@@ -130,9 +130,9 @@ class EventDispatcher:
                 self._add(each)
         self._wake()
 
-    def on_rescued(self, worker: str, rescued: RescueResult) -> None:
+    def on_rescued(self, worker: str, rescued: RescueResult, breakers: Sequence[BreakerRow]) -> None:
         """This worker rescued the jobs of a worker that is gone."""
-        self.on_jobs_moved(moved_by_rescue(worker, rescued))
+        self.on_jobs_moved(moved_by_rescue(worker, rescued, breakers))
 
     def on_expired(self, jobs: Iterable[bytes]) -> None:
         """Jobs that expired before they started were cancelled."""

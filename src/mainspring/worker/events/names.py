@@ -42,14 +42,14 @@ def events_of_ack(ack: Ack) -> tuple[EventName, ...]:
     return _SINGLE[ack.outcome]
 
 
-def moved_by_rescue(worker: str, rescued: RescueResult) -> list[MovedJob]:
-    """The jobs of a worker that is gone."""
+def moved_by_rescue(worker: str, rescued: RescueResult, breakers: Iterable[BreakerRow] = ()) -> list[MovedJob]:
+    """The jobs of a worker that is gone, and the breakers that opened because of it."""
     return [
         *(MovedJob(job, State.READY, ("stalled",), worker) for job in rescued.ready),
         *(MovedJob(job, State.RETRYING, ("stalled",), worker) for job in rescued.retrying),
         *(MovedJob(job, State.DEAD, ("stalled", "dead"), worker) for job in rescued.dead),
         *(MovedJob(job, State.CANCELLED, ("stalled", "cancelled"), worker) for job in rescued.cancelled),
-        *(MovedJob(b"", State.READY, (), worker, breaker=each) for each in rescued.breakers),
+        *(MovedJob(b"", State.READY, (), worker, breaker=each) for each in breakers),
     ]
 
 

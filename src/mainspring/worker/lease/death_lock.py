@@ -16,6 +16,7 @@ import secrets
 import stat
 import sys
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ import msgspec
 from mainspring.errors import UseError
 
 _STALE = 3600.0  # seconds after which a lock file that no process holds is deleted
+_FILES_PER_SECOND = 100  # lock files that one worker tries, on average
+REPORTS = 5
+"""How often one worker reports one released lock file: a rescue may fail, and is then tried again."""
 
 
 class DeathLock:
@@ -68,6 +72,48 @@ def is_dead(info: bytes) -> bool:
         return False
     try:
         return _can_lock(fd) and os.fstat(fd).st_nlink > 0
+    finally:
+        os.close(fd)
+
+
+class HostWatch:
+    """Notices the death of other workers of this host without asking the store.
+
+    Each look tries the lock files of the host. A lock file belongs to a worker of any store, and stays until the jobs
+    of its worker were rescued. So a file that no process holds is reported ``REPORTS`` times at most.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._next = 0.0
+        self._reports: dict[str, int] = {}
+
+    def has_found_death(self) -> bool:
+        """Whether a worker of this host has died and may still hold jobs. With many workers, not every call looks."""
+        if self._now() < self._next:
+            return False
+        names = _list_locks()
+        self._next = self._now() + len(names) / _FILES_PER_SECOND
+        known = {name: count for name, count in self._reports.items() if name in names}
+        found = [name for name in names if known.get(name, 0) < REPORTS and _is_released(name)]
+        self._reports = known | {name: known.get(name, 0) + 1 for name in found}
+        return bool(found)
+
+
+def _list_locks() -> frozenset[str]:
+    try:
+        return frozenset(path.name for path in runtime_dir().glob("*.lock"))
+    except (UseError, OSError, AttributeError):  # this process has no such directory, or the system has no lock files
+        return frozenset()
+
+
+def _is_released(name: str) -> bool:
+    try:
+        fd = os.open(runtime_dir() / name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        return _can_lock(fd)
     finally:
         os.close(fd)
 

@@ -22,6 +22,9 @@ log = logging.getLogger("mainspring.heartbeats")
 
 TEMPORARY = (StoreUnavailable, StoreConflict, StoreFull)
 """Errors of a store after which the next try may succeed."""
+BACKUP = 1.1
+"""Periods after the last confirmed heartbeat of a worker, after which its supervisor or heartbeat process sends one for
+it. A worker sends its own each period."""
 _MAX_DEADLINE = 5.0  # most seconds to wait for an answer, however long the lease is
 
 
@@ -78,9 +81,21 @@ class HeartbeatSender:
         self._retry_log.record_success()
         return SentHeartbeats(at, replies)
 
+    def record_answer(self) -> None:
+        """The store has answered heartbeats of another process: if ours failed before, this trouble is over."""
+        self._retry_log.record_success()
+
     def retry_in(self) -> float:
         """Seconds until a failed heartbeat is sent again: jittered, at most the time between two heartbeats."""
         return self._pause
+
+    def backup_due(self, lease_end: float) -> float:
+        """When another process must send the heartbeat that the worker has not sent: shortly after it was due.
+
+        ``lease_end`` is the confirmed end of the lease in the shared state. The first heartbeat of this sender is
+        always due, so that its connection is open when it is needed.
+        """
+        return lease_end - self.lease + BACKUP * self.period if self._succeeded else 0.0
 
     async def close(self) -> None:
         store, self._store = self._store, None

@@ -1,8 +1,8 @@
 """A worker's own heartbeats: a thread that sends them while the worker's event loop is busy.
 
-The supervisor also sends heartbeats for the worker, over another connection. Both may: a heartbeat only counts up. The
-shared state holds the latest end of the lease that either of them had confirmed, and this thread watches it: the lease
-may still be valid although the heartbeats of this thread fail.
+If a heartbeat of this thread is missing, the supervisor sends one for the worker, over another connection. Both may: a
+heartbeat only counts up. The shared state holds the latest end of the lease that either of them had confirmed, and this
+thread watches it: the lease may still be valid although the heartbeats of this thread fail.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class HeartbeatThread:
     ``on_lost`` and ``on_lease_low`` are called in this thread and must not block; ``on_lost`` once per worker id,
     ``on_lease_low`` again and again while the lease is low. After ``on_lost`` the worker takes a new id, which
     ``worker_id`` returns from then on, and calls :meth:`wake`. ``announce`` is called with each id before the id is
-    registered, so that the supervisor sends heartbeats for it from the start. ``check_loop`` is called twice a second.
+    registered, so that the supervisor watches its heartbeats from the start. ``check_loop`` is called twice a second.
     """
 
     def __init__(

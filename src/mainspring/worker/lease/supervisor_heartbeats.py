@@ -1,4 +1,8 @@
-"""The supervisor's heartbeats: for every worker process that is alive and not stopped, over its own connections.
+"""The supervisor's heartbeats: for worker processes that are alive and not stopped and do not send their own.
+
+A worker cannot send heartbeats while one of its bodies holds the GIL, for example. The shared state has the end of the
+lease that the last heartbeat confirmed, so the supervisor sees that one is missing a tenth of a period after it was
+due. While the workers send theirs, the supervisor asks nothing of the store.
 
 It has one connection for each pair of store and lease length; almost always there is one such pair.
 """
@@ -11,6 +15,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from mainspring.breakers.records import BreakerRow
+from mainspring.breakers.swap import count_lost_worker
 from mainspring.common.clock import boottime
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.stores.connect import StoreAddress
@@ -36,32 +42,30 @@ class SupervisorHeartbeats:
         self._tasks: list[asyncio.Task[None]] = []
 
     def add(self, hello: Hello) -> None:
-        """Send heartbeats for workers with this store and lease from now on."""
+        """Look after workers with this store and lease from now on."""
         key = (hello.store, hello.lease)
         if key not in self._senders:
-            self._senders[key] = HeartbeatSender(
-                hello.store, hello.lease / 1e6, self._outage, purpose=" for the workers"
-            )
-            self._succeeding_since[key] = math.inf
+            self._sender(key)
             self._tasks.append(asyncio.create_task(self._run(key)))
 
     def succeeding_since(self, hello: Hello | None) -> float:
-        """Since when heartbeats for this worker succeed; infinite while they fail."""
+        """Since when heartbeats for this worker succeed, its own or ours; infinite while they fail."""
         return self._succeeding_since.get((hello.store, hello.lease), math.inf) if hello else math.inf
 
-    async def retire(self, hello: Hello, cause: Outcome, acks: Sequence[Ack]) -> RescueResult:
-        """Give back a dead worker's jobs. Retries until the store answers."""
+    async def retire(self, hello: Hello, cause: Outcome, acks: Sequence[Ack]) -> tuple[RescueResult, list[BreakerRow]]:
+        """Give back a dead worker's jobs, and count them for breakers. Retries until the store answers."""
         self.add(hello)
         sender = self._senders[hello.store, hello.lease]
         retry_log = RetryLog(f"giving back the jobs of worker {hello.worker}", log, self._outage)
         while True:
             try:
-                result = await (await sender.store()).retire(hello.worker, cause, acks)
+                store = await sender.store()
+                result = await store.retire(hello.worker, cause, acks)
             except TEMPORARY as error:
                 await asyncio.sleep(retry_log.record_failure(error))
             else:
                 retry_log.record_success()
-                return result
+                return result, await count_lost_worker(store, result, cause, acks)
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -70,26 +74,21 @@ class SupervisorHeartbeats:
         for sender in self._senders.values():
             await sender.close()
 
-    async def _run(self, key: tuple[StoreAddress, int]) -> None:
-        sender = self._senders[key]
-        while True:
-            try:
-                wait = await self._beat(key, sender)
-            except Exception:
-                log.exception("the supervisor cannot send heartbeats; its workers still send their own")
-                self._succeeding_since[key] = math.inf
-                wait = sender.period
-            await asyncio.sleep(wait)
-
-    async def _beat(self, key: tuple[StoreAddress, int], sender: HeartbeatSender) -> float:
-        """Send one heartbeat for each worker. Returns the seconds until the next ones."""
+    async def look(self, key: tuple[StoreAddress, int]) -> float:
+        """Send heartbeats if a worker with this store and lease has missed its own. Returns the seconds until the next
+        look."""
+        sender, now = self._sender(key), boottime()
         children = {
             child.hello.worker: child
             for child in self._children()
             if child.hello is not None and (child.hello.store, child.hello.lease) == key and child.is_moving()
         }
-        if not children:
-            return sender.period
+        due = min((sender.backup_due(child.shared_state.lease_end) for child in children.values()), default=math.inf)
+        if due > now:
+            if children:  # the store has answered the heartbeats of these workers
+                self._succeeding_since[key] = min(self._succeeding_since[key], now)
+                sender.record_answer()
+            return min(sender.period, due - now)
         sent = await sender.send([Beat(worker) for worker in children])
         if sent is None:
             self._succeeding_since[key] = math.inf
@@ -100,3 +99,22 @@ class SupervisorHeartbeats:
             if reply.alive and shared_state.fd >= 0:
                 shared_state.extend(sent.at + sender.lease)
         return max(0.0, sent.at + sender.period - boottime())
+
+    def _sender(self, key: tuple[StoreAddress, int]) -> HeartbeatSender:
+        sender = self._senders.get(key)
+        if sender is None:
+            store, lease = key
+            sender = HeartbeatSender(store, lease / 1e6, self._outage, purpose=" for the workers")
+            self._senders[key], self._succeeding_since[key] = sender, math.inf
+        return sender
+
+    async def _run(self, key: tuple[StoreAddress, int]) -> None:
+        sender = self._sender(key)
+        while True:
+            try:
+                wait = await self.look(key)
+            except Exception:
+                log.exception("the supervisor cannot send heartbeats; its workers still send their own")
+                self._succeeding_since[key] = math.inf
+                wait = sender.period
+            await asyncio.sleep(wait)

@@ -10,6 +10,11 @@ The order of the wants changes each turn. A want that gave fewer jobs than it as
 something wakes it, so its slots go to the other queues. No slot is idle for more than one turn while any queue has
 work.
 
+Each want is sent in two parts: the jobs for slots that are free now, and behind these parts of all wants, with
+``ahead=True``, the jobs that will wait for a slot. Some jobs with limits need a free slot and are not claimed ahead. If
+the store passed over such jobs, nothing more is claimed ahead until they have had slots: else jobs claimed ahead would
+take every slot.
+
 With weights, every queue has a want of its own, for its share of the free slots (see ``queue_shares.py``). Bulk tasks
 ask for their lanes in wants of their own.
 """
@@ -25,8 +30,6 @@ from mainspring.worker.loop.queue_shares import QueueShares, interleave
 from mainspring.worker.records import Claim, Want
 from mainspring.worker.run.slots.base import AHEAD_MAX, SlotPool
 
-OLDEST_EVERY = 20
-"""One claim in this many takes the oldest job, whatever its priority."""
 _UNCAPPED = ""
 """The group of the queues without a cap, which are asked for together."""
 _SEPARATE = "separate"
@@ -53,12 +56,15 @@ class SeparateLanes(Protocol):
 
 
 class GroupWant(NamedTuple):
-    """A want, and the group of queues (or the separate lanes) that it is for."""
+    """What to ask for in one group of queues, or in separate lanes."""
 
     group: str
     kind: str
     """``both``, ``async``, ``thread``, ``any`` or ``separate``."""
-    want: Want
+    lanes: tuple[str, ...]
+    n: int
+    now: int
+    """How many of the ``n`` jobs find a free slot. The others are claimed ahead."""
 
 
 class SlotSplit(NamedTuple):
@@ -93,26 +99,34 @@ class TurnWants:
 
     def __init__(self) -> None:
         self.wants: list[GroupWant] = []
-        self.oldest: dict[str, int] = {}
-        """How many jobs of each group are asked for by age alone."""
         self.splits: dict[str, SlotSplit] = {}
 
-    def add(self, want: GroupWant) -> None:
-        self.wants.append(want)
-        self.oldest[want.group] = self.oldest.get(want.group, 0) + want.want.oldest
+    def to_send(self) -> tuple[Want, ...]:
+        """The wants for free slots, then those for jobs claimed ahead."""
+        now = [Want(each.lanes, each.now) for each in self.wants if each.now]
+        return (*now, *[Want(each.lanes, each.n - each.now, ahead=True) for each in self.wants if each.n > each.now])
 
     def full_counts(self) -> JobCounts:
         """The jobs of each want, if the store gave all that was asked for."""
-        return {(each.group, each.kind): each.want.n for each in self.wants}
+        return {(each.group, each.kind): each.n for each in self.wants}
 
     def assign(self, got: JobCounts) -> JobCounts:
         """The jobs of each want, from the jobs of each group and kind: the store fills earlier wants first."""
         found: dict[tuple[str, str], int] = {}
-        left = {group: got.get((group, "both"), 0) + got.get((group, _SEPARATE), 0) for group in self.oldest}
-        for group, kind, want in self.wants:
-            found[group, kind] = min(want.n, got.get((group, kind), 0), left[group])
+        groups = {each.group for each in self.wants}
+        left = {group: got.get((group, "both"), 0) + got.get((group, _SEPARATE), 0) for group in groups}
+        for group, kind, _, n, _ in self.wants:
+            found[group, kind] = min(n, got.get((group, kind), 0), left[group])
             left[group] -= found[group, kind]
         return found
+
+    def examined(self, assigned: JobCounts) -> list[GroupWant]:
+        """The wants that a store which stopped early has certainly examined to their end: those before the last want
+        that got jobs, or, with a part claimed ahead, before the last want that got more than fits into free slots."""
+        got = [assigned[each.group, each.kind] for each in self.wants]
+        last = max((at for at, n in enumerate(got) if n), default=0)
+        last_ahead = max((at for at, n in enumerate(got) if n > self.wants[at].now), default=0)
+        return [each for at, each in enumerate(self.wants) if at < (last_ahead if each.n > each.now else last)]
 
 
 class Demand:
@@ -153,8 +167,8 @@ class Demand:
         self._aio, self._thread = pools["async"], pools["thread"]
         self._own_slots = self._aio.slots + self._thread.slots  # without the slots that waiting bodies lend
         self._dry: set[tuple[str, str]] = set()
-        self._dry_until_slot: set[tuple[str, str]] = set()
-        """Dry wants that may have left limited jobs behind: such jobs are claimed only into a free slot."""
+        self._passed = False
+        """The store passed over jobs that need a free slot: claim nothing ahead until they have had slots."""
         self._limit_blocked: set[tuple[str, str]] = set()
         """Dry wants whose jobs found a limit used up. They cause no turn, but they compete in every turn."""
         self._held = dict.fromkeys(self._caps, 0)
@@ -162,7 +176,6 @@ class Demand:
         self._asked = TurnWants()
         self._turns = 0
         self._woken = False  # since the last wants
-        self._since_oldest: dict[str, int] = {}  # claims of each group since the last claims by age
         if set(self._weights.values()) - {1}:
             self.share_by_weight()
 
@@ -184,14 +197,10 @@ class Demand:
         """The worker holds one job less of this queue."""
         if queue in self._held:
             self._held[queue] -= 1
-        if self._dry_until_slot:
-            self._dry -= self._dry_until_slot
-            self._dry_until_slot.clear()
 
     def wake(self) -> None:
         """Any lane may have work, also a lane of the turn in flight: the store may have read that lane before."""
         self._dry.clear()
-        self._dry_until_slot.clear()
         self._limit_blocked.clear()
         self._woken = True
 
@@ -230,31 +239,34 @@ class Demand:
         self._turns += 1
         self._asked = self._build()
         self._woken = False
-        return tuple(each.want for each in self._asked.wants)
+        return self._asked.to_send()
 
-    def record_reply(self, claims: Sequence[Claim], *, partial: bool = False, blocked: Collection[str] = ()) -> None:
+    def record_reply(
+        self, claims: Sequence[Claim], *, partial: bool = False, blocked: Collection[str] = (), passed: bool = False
+    ) -> None:
         """The store's answer to the last wants.
 
         ``partial``: the store stopped before it had looked at all lanes. ``blocked``: queues with jobs that a limit
-        without a key had no capacity for.
+        without a key had no capacity for. ``passed``: a want with ``ahead`` passed over jobs that need a free slot.
         """
         asked, self._asked = self._asked, TurnWants()
         if not asked.wants:
             return
-        enough = len(claims) >= sum(each.want.n for each in asked.wants)
+        enough = len(claims) >= sum(each.n for each in asked.wants)
+        # While all jobs come from limits, there may be more of these: claim ahead when other jobs are in their turn.
+        self._passed = passed or (self._passed and enough and all("#" in claim.lane for claim in claims))
         got: JobCounts = asked.full_counts() if enough else self._count_claims(claims)
-        assigned = got if enough else asked.assign(got)
-        self._count_since_oldest(asked, assigned)
         if self._shares:
+            assigned = got if enough else asked.assign(got)
             self._charge_shares(asked, assigned, partial=partial, blocked=blocked)
         if enough or self._woken:
             return
-        for group, kind, want in asked.wants:
-            if got.get((group, kind), 0) < want.n:
+        for group, kind, _, n, _ in asked.wants:
+            if passed and kind != "any":
+                continue  # its next want is for free slots alone, and may get the jobs that were passed over
+            if got.get((group, kind), 0) < n:
                 self._dry.add((group, kind))
                 (self._limit_blocked.add if group in blocked else self._limit_blocked.discard)((group, kind))
-                if want.limited is not None:
-                    self._dry_until_slot.add((group, kind))
 
     def in_start_order(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """The claims of a reply in the order in which they start."""
@@ -278,24 +290,15 @@ class Demand:
             got[group, "both"] += 1
         return got
 
-    def _count_since_oldest(self, asked: TurnWants, assigned: JobCounts) -> None:
-        for group, oldest in asked.oldest.items():
-            claimed = sum(n for (each, _), n in assigned.items() if each == group)
-            before = self._since_oldest.get(group, 0)
-            self._since_oldest[group] = (
-                min(OLDEST_EVERY * AHEAD_MAX, before + claimed) - OLDEST_EVERY * min(claimed, oldest)
-            )  # fmt: skip
-
     def _charge_shares(self, asked: TurnWants, assigned: JobCounts, *, partial: bool, blocked: Collection[str]) -> None:
         """Charge what each queue got.
 
         The store fills wants in their order: where it stopped, the wants behind are unknown, and are not charged as
         idle. A queue whose jobs found a limit used up by other queues also keeps competing: it gets the next place.
         """
-        last = max((n for n, each in enumerate(asked.wants) if assigned[each.group, each.kind]), default=0)
-        looked_at = asked.wants[:last] if partial else asked.wants
+        examined = asked.examined(assigned) if partial else asked.wants
         for kind, split in asked.splits.items():
-            short = {each.group for each in looked_at if each.kind == kind and assigned[each.group, kind] < each.want.n}
+            short = {each.group for each in examined if each.kind == kind and assigned[each.group, kind] < each.n}
             got = {queue: assigned.get((queue, kind), 0) for queue in split.given}
             self._shares[kind].charge(got, short.difference(blocked) | split.capped)
 
@@ -317,15 +320,8 @@ class Demand:
         return PromisedSlots({queue: cap - self._held[queue] for queue, cap in self._caps.items()})
 
     def _add_group(self, wants: TurnWants, promised: PromisedSlots, group: str, kind: str, n: int) -> None:
-        self._add(wants, group, kind, n, self._lanes(group, kind), self._max_limited(kind, n, promised))
+        wants.wants.append(GroupWant(group, kind, self._lanes(group, kind), n, self._now(kind, n, promised)))
         promised.take(group, kind, n)
-
-    def _add(
-        self, wants: TurnWants, group: str, kind: str, n: int, lanes: tuple[str, ...], limited: int | None = None
-    ) -> None:
-        since = max(0, self._since_oldest.get(group, 0)) - OLDEST_EVERY * wants.oldest.get(group, 0)
-        oldest = n if since >= n * OLDEST_EVERY else 0  # a whole want at once, then none for long: age costs more
-        wants.add(GroupWant(group, kind, Want(lanes, n, oldest, limited)))
 
     def _free_by_kind(self, group: str, promised: PromisedSlots) -> list[tuple[str, int]]:
         """How many jobs of each kind to ask for in this group."""
@@ -396,7 +392,8 @@ class Demand:
         queue = queues[self._turns // len(self._order) % len(queues)]
         n = min(n, promised.headroom.get(queue, n))
         if n > 0:
-            self._add(wants, _separate_group(name, queue), _SEPARATE, n, self._separate_lanes(lanes, queue))
+            group = _separate_group(name, queue)
+            wants.wants.append(GroupWant(group, _SEPARATE, self._separate_lanes(lanes, queue), n, n))
             promised.take(queue, lanes.kind, n, slots)
 
     @property
@@ -416,17 +413,16 @@ class Demand:
         taken = 0 if promised is None else promised.total
         return max(0, self._max_jobs + lent - self._aio.held - self._thread.held - taken)
 
-    def _max_limited(self, kind: str, n: int, promised: PromisedSlots) -> int | None:
-        """How many of ``n`` jobs find a slot that is free now; None means all of them."""
+    def _now(self, kind: str, n: int, promised: PromisedSlots) -> int:
+        """How many of ``n`` jobs find a slot that is free now."""
         sides = [(self._pools[side], promised.promised[side]) for side in _SIDES[kind]]
-        free = min(pool.slots - pool.held - taken for pool, taken in sides if pool.slots)
-        return max(0, free) if free < n else None
+        return max(0, min(n, *[pool.slots - pool.held - taken for pool, taken in sides if pool.slots]))
 
     def _ahead(self, pool: SlotPool) -> int:
         """How many jobs to claim ahead. None while a capped queue or a bulk task may have work: they need free slots,
         and claims ahead would take every slot before them. None with ``concurrency=N``: a claim ahead of one kind of
         slot could start in it while the jobs of the other kind use up N."""
-        if self._max_jobs is not None:
+        if self._max_jobs is not None or self._passed:
             return 0
         for queue, cap in self._caps.items():
             if self._held[queue] < cap and (queue, "both") not in self._dry:

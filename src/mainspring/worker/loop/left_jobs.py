@@ -14,6 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from mainspring.common.clock import to_datetime
+from mainspring.flows.shape import EACH_TASK
 from mainspring.jobs.query import Query
 from mainspring.jobs.why import Obstacle, explain
 from mainspring.states import State
@@ -30,7 +31,9 @@ _MAX_EXPLAINED = 1000
 _MAX_REASONS = 5
 _SOON = (State.READY, State.RUNNING)
 _LATER = (*_SOON, State.SCHEDULED, State.RETRYING)
-_HOLDS = frozenset({"paused", "disabled", "breaker", "no_worker", "labels", "version", "unknown_task", "dependency"})
+_HOLDS = frozenset(
+    {"paused", "disabled", "breaker", "no_worker", "labels", "version", "unknown_task", "dependency", "slots"}
+)
 """The kinds of obstacles that do not end by themselves while this worker is the only one."""
 _LATER_WORDS = {
     State.RETRYING: ("waits for a retry", "wait for a retry"),
@@ -54,6 +57,7 @@ async def has_jobs_to_wait_for(store: Store, config: WorkerConfig) -> bool:
     settings, tasks = config.settings, runnable_tasks(config)
     if config.tasks and not tasks:
         return False  # this worker cannot run any of the tasks that it knows
+    tasks = (*tasks, EACH_TASK) if tasks else ()
     states = _SOON if settings.burst else _LATER
     counts = await store.count(Query.where(states=states, queues=settings.queues, tasks=tasks or None))
     if counts[State.RUNNING]:

@@ -19,10 +19,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import selectors
 import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Callable
+from types import FrameType
 
 from mainspring.common.clock import boottime
 from mainspring.errors import StoreError
@@ -90,7 +92,7 @@ class LoopWatch:
         self._shared_state.blocker = -1 if attempt is None else attempt.slot
         if not self._warned:
             self._warned = True
-            failure_log.log_blocked_loop(attempt, boottime() - ticked, self._find_place())
+            self._log(attempt, boottime() - ticked)
         if self._supervised and attempt is not None and attempt.deadline <= now:
             self._replace(attempt, is_done=is_quiet and all_stored)
 
@@ -100,9 +102,15 @@ class LoopWatch:
         self._seen, self._warned = 0.0, False
         self._shared_state.blocker = -1
 
-    def _find_place(self) -> str:
-        """The innermost frames of the loop's thread, outermost first, without our own."""
+    def _log(self, attempt: RunningAttempt | None, seconds: float) -> None:
         frame = sys._current_frames().get(self._thread)  # noqa: SLF001 - the documented way to another thread's stack
+        if attempt is None and frame is not None and _waits_for_events(frame):
+            failure_log.log_stalled_loop(seconds)
+        else:
+            failure_log.log_blocked_loop(attempt, seconds, self._find_place(frame))
+
+    def _find_place(self, frame: FrameType | None) -> str:
+        """The innermost frames of the loop's thread, outermost first, without our own."""
         stack = traceback.extract_stack(frame) if frame is not None else []
         ours = [place for place, each in enumerate(stack) if each.filename == run_async.__code__.co_filename]
         lines = stack[ours[-1] + 1 if ours else 0 :][-_FRAMES:]
@@ -143,6 +151,13 @@ class LoopWatch:
     async def _send(self, store: Store, turn: Turn) -> None:
         reply = await store.turn(turn)
         self._turn_loop.record_saved(turn, reply)
-        if reply.breakers:  # only this reply says it: the loop's own turn changes them no more
-            self._loop.call_soon_threadsafe(self._turn_loop.publish_breakers, reply)
         self._loop.call_soon_threadsafe(self._turn_loop.wake)
+
+
+def _waits_for_events(frame: FrameType) -> bool:
+    """Whether the innermost frame of the loop's thread is the loop itself: no callback and no body runs.
+
+    The loop of asyncio waits in the module ``selectors``. uvloop has no Python frames: the innermost one runs the loop.
+    """
+    code = frame.f_code
+    return code.co_filename == selectors.__file__ or not {"run_until_complete", "run_forever"}.isdisjoint(code.co_names)

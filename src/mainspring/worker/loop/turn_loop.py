@@ -33,6 +33,7 @@ from mainspring.codec import describe_error, dumps
 from mainspring.common.clock import LONG_AGO, boottime
 from mainspring.common.ids import id_text, worker_id
 from mainspring.errors import ResultNotSerializable, StoreConflict, StoreFull, StoreUnavailable
+from mainspring.jobs.lanes import excludes_suspects, is_limited
 from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.states import FINAL, Reason, State
 from mainspring.stores.base import Store
@@ -67,6 +68,8 @@ _DUE_SOON = 1_000_000
 QUICK = 3.0
 """Seconds to wait for an answer over a network."""
 _QUICK_TRIES = 3
+_MOST_NAMED = 5
+"""Jobs that one log line names."""
 _CONFLICTS = 3
 """Conflicts in a row after which the turn is made smaller."""
 _UNSTORABLE = describe_error(ResultNotSerializable("the result cannot be stored"))
@@ -127,6 +130,9 @@ class TurnLoop:
         if not acks:
             self._first_ack = boottime()
         acks.append(ack)
+        counts = self._dispatcher.breaker_counts
+        if counts is not None and (attempt := self._find_held(ack.id, ack.token)) is not None:
+            counts.add_ack(ack, attempt)
         if self._waiter is not None and (len(acks) in (1, self._flush_at) or self._demand.has_idle_slot):
             self.reschedule()
 
@@ -189,7 +195,7 @@ class TurnLoop:
         number = self._number if sent is None else sent.number
         if not left or not number:
             return None
-        good = () if sent is None else sent.good
+        self._sender.sending.update(ack.lease for ack in left)
         return Turn(
             worker=worker if sent is None else sent.worker,
             number=number,
@@ -197,7 +203,6 @@ class TurnLoop:
             acks=tuple(left),
             wants=(),
             suspects=0,
-            good=good,
         )
 
     def record_saved(self, turn: Turn, reply: TurnResult) -> None:
@@ -205,14 +210,24 @@ class TurnLoop:
         if not reply.lost:
             refused = {*reply.stale, *reply.unstorable}
             self._sender.saved.update(ack.lease for ack in turn.acks if ack.lease not in refused)
+            self._sender.sending.difference_update(ack.lease for ack in turn.acks)
 
     async def run(self) -> None:
         """Make turns until closing and empty. Errors of the store do not end it."""
         while True:
             await self._wait_until_due()
-            if self.closing and self.is_empty:
+            if self.closing and self.is_empty and not self._has_late_counts:
                 return
             await self._make_turn()
+
+    def abandon_bodies_of_loop(self) -> None:
+        """User code has ended the event loop: report no end of a body that ran on it. The worker is retired as crashed,
+        which charges these jobs. Ends that the store does not know yet are left out too: one of them may be the cause.
+        """
+        for attempt in [each for each in self.held.values() if each.spec.kind == "async" and each.begun]:
+            self._acks = [ack for ack in self._acks if ack.lease != attempt.lease]
+            self._release(attempt)
+            self._dispatcher.abandon(attempt)
 
     # ---- when --------------------------------------------------------------------------------
 
@@ -267,19 +282,19 @@ class TurnLoop:
             return
         self._compare_clocks(reply.now, now)
         self._number = turn.number
-        if turn.acks or reply.breakers:
+        if turn.acks or turn.breakers:
             self._publish(turn, reply)
         self._release_acked(turn.acks)
         if reply.unstorable or reply.stale:
             self._handle_refused(turn, reply)
-        claims = reply.claims if turn.seen == turn.number - 1 else self._new_claims(reply.claims)
-        if reply.more or reply.breakers:  # a breaker that closed lets waiting jobs through
+        claims = reply.claims if turn.seen == turn.number - 1 else self._new_claims(turn, reply.claims)
+        if reply.more:
             self._demand.wake()
         if reply.next_at is not None:  # relative to now: the turn may have taken longer than one step of the rate
             self._wake_in((reply.next_at - self.environment.store_ahead) / 1e6 - now)
-        self._demand.record_reply(claims, partial=reply.more, blocked=reply.held)
+        self._demand.record_reply(claims, partial=reply.more, blocked=reply.held, passed=reply.passed)
         if claims:
-            self._start_claims(self._demand.in_start_order(claims), now, reply.short, turn)
+            self._start_claims(claims, now, turn)
         for order in reply.orders:
             if (attempt := self._find_held(order.id, order.token)) is not None:
                 self._dispatcher.cancel(attempt, order.reason)
@@ -289,11 +304,8 @@ class TurnLoop:
         self._flush_at = self._demand.half_ahead or FLUSH_AT
 
     def _build_turn(self) -> Turn:
-        acks: Sequence[Ack] = self._acks[:MAX_ACKS]
+        acks, counts = self._acks[:MAX_ACKS], self._dispatcher.breaker_counts
         self._acks = self._acks[MAX_ACKS:]
-        breaker_counts = self._dispatcher.breaker_counts
-        if breaker_counts is not None:
-            acks = breaker_counts.drop_outdated_faults(acks, self.held)
         self._first_ack = boottime() if self._acks else NEVER
         self._force = False
         if self._limited and self._free_capacity(acks):
@@ -313,13 +325,13 @@ class TurnLoop:
             wants=self._demand.next_wants() if self.claiming else (),
             suspects=0 if self._suspects else 1,
             holds=holds,
-            good=() if breaker_counts is None else breaker_counts.take_successes(acks, self.held, now),
+            breakers=() if counts is None else counts.next_swaps(now, self.environment.store_now()),
         )
 
     def _free_capacity(self, acks: Sequence[Ack]) -> bool:
         """Whether one of these acks ends the use of a limit, or the probe of a breaker, for which jobs may wait."""
         found = [self.held.get(ack.id) for ack in acks]
-        return any(attempt is not None and (attempt.limited or attempt.scarce) for attempt in found)
+        return any(attempt is not None and (attempt.limited or attempt.takes_capacity) for attempt in found)
 
     def _compare_clocks(self, replied: int, now: float) -> None:
         """Update the difference of the clocks. The reply needed time to arrive, so each sample is too low: the highest
@@ -344,20 +356,31 @@ class TurnLoop:
             names = {name for ack in turn.acks if (name := runs.pop(ack.id, "")) and ack.to in FINAL}
             if names and self.on_runs_ended is not None:
                 self.on_runs_ended(names)
-        if reply.breakers:
-            self.publish_breakers(reply)
+        if turn.breakers:
+            self._count_for_breakers(turn, reply)
 
     def _publish_saved(self, turn: Turn) -> None:
         """The store has lost this worker: publish the acks that another thread had stored before."""
         acks = tuple(ack for ack in (*turn.acks, *self._acks) if ack.lease in self._sender.saved)
         if acks:
-            self._publish(replace(turn, acks=acks), TurnResult(self.environment.store_now()))
+            self._publish(replace(turn, acks=acks, breakers=()), TurnResult(self.environment.store_now()))
 
-    def publish_breakers(self, reply: TurnResult) -> None:
-        """Tell the log and hooks which breakers a turn has changed."""
-        failure_log.log_breaker_changes(reply.breakers)
-        if self._events is not None:
-            self._events.on_breakers_changed(reply.breakers, self.environment.worker, reply.now)
+    def _count_for_breakers(self, turn: Turn, reply: TurnResult) -> None:
+        """Compare the rows of the reply with those that this turn counted in; publish what the turn has changed."""
+        counts = self._dispatcher.breaker_counts
+        assert counts is not None
+        changed = counts.apply(turn.breakers, reply.breakers)
+        self._force = self._force or counts.has_late
+        if changed:
+            self._demand.wake()  # a breaker that closed lets waiting jobs through
+            failure_log.log_breaker_changes(changed)
+            if self._events is not None:
+                self._events.on_breakers_changed(changed, self.environment.worker, reply.now)
+
+    @property
+    def _has_late_counts(self) -> bool:
+        counts = self._dispatcher.breaker_counts
+        return counts is not None and counts.has_late
 
     def _release_acked(self, acks: Sequence[Ack]) -> None:
         for ack in acks:
@@ -375,7 +398,7 @@ class TurnLoop:
         self._demand.count_release(claim.queue)
         if "#" in claim.lane:
             self._limited -= 1
-        if claim.crashes:
+        if excludes_suspects(claim.crashes):
             self._suspects -= 1
             self._demand.wake()  # the next suspect may be claimed, if there is one
 
@@ -393,14 +416,22 @@ class TurnLoop:
 
     # ---- claims ------------------------------------------------------------------------------
 
-    def _new_claims(self, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+    def _new_claims(self, turn: Turn, claims: Sequence[Claim]) -> tuple[Claim, ...]:
         """The claims that are neither held nor about to be acked. After a resync the store repeats all others too."""
         known = {attempt.lease for attempt in self.held.values()} | {ack.lease for ack in self._acks}
-        return tuple([claim for claim in claims if (claim.id, claim.token) not in known])
+        new = tuple([claim for claim in claims if (claim.id, claim.token) not in known])
+        _log_missing([claim for claim in new if claim.turn < turn.number])
+        return new
 
-    def _start_claims(self, claims: Sequence[Claim], now: float, scarce: Collection[bytes], turn: Turn) -> None:
+    def _start_claims(self, claims: Sequence[Claim], now: float, turn: Turn) -> None:
+        """Start the claims. The reply has those for free slots first, then those claimed ahead; with weights of queues,
+        all of them start interleaved."""
         started: list[RunningAttempt] = []
-        for claim in claims:
+        free = sum(want.n for want in turn.wants if not want.ahead)
+        is_repeat = self._sender.recovered or turn.seen < turn.number - 1
+        ordered = self._demand.in_start_order(claims)
+        for_slots = None if ordered is claims else {claim.id for claim in claims[:free]}
+        for place, claim in enumerate(ordered):
             known = self.held.get(claim.id)
             if known is not None:
                 if known.claim.token == claim.token:
@@ -416,17 +447,20 @@ class TurnLoop:
             self._demand.count_claim(claim.queue)
             if "#" in claim.lane:
                 self._limited += 1
-            if claim.crashes:
+                # The store repeats claims without saying for which want it made them: all of them count as urgent.
+                if is_repeat or (place < free if for_slots is None else claim.id in for_slots):
+                    self._expect_slot(accepted)
+            if excludes_suspects(claim.crashes):
                 self._suspects += 1
             started.append(accepted)
-        recovered = self._sender.recovered
-        if scarce or recovered or turn.seen < turn.number - 1:
-            ids = frozenset(scarce)
-            for attempt in started:
-                # The store does not say whether a repeated claim holds scarce capacity: assume it if it is limited.
-                unknown = recovered or attempt.claim.turn < turn.number
-                attempt.scarce = attempt.claim.id in ids or (unknown and attempt.limited)
         self._dispatcher.start(started)
+
+    def _expect_slot(self, attempt: RunningAttempt) -> None:
+        """A limited job was claimed for a free slot: it may hold the last capacity of a limit, or probe a breaker."""
+        attempt.takes_capacity = is_limited(attempt.claim.lane)
+        counts = self._dispatcher.breaker_counts
+        if counts is not None:
+            counts.add_probe(attempt)
 
     def _fence(self, attempt: RunningAttempt, why: str) -> None:
         log.warning("job %s (%s) is fenced: %s", id_text(attempt.claim.id), attempt.claim.task, why)
@@ -450,7 +484,10 @@ class TurnLoop:
             self._release(attempt)
             self._dispatcher.abandon(attempt)
         self._acks.clear()
+        if self._dispatcher.breaker_counts is not None:
+            self._dispatcher.breaker_counts.forget()
         self._sender.saved.clear()
+        self._sender.sending.clear()
         self._demand.wake()
         if not self.closing:
             await self._register()
@@ -476,6 +513,8 @@ class TurnSender:
         """When the last try ended, with or without success."""
         self.saved: set[tuple[bytes, int]] = set()
         """Acks that another thread has stored while the event loop was blocked. The loop sends them once more."""
+        self.sending: set[tuple[bytes, int]] = set()
+        """Acks that another thread sends now, or has sent without an answer: the store may have them."""
         self.in_flight: Turn | None = None
         """The turn that was sent and not answered yet."""
         self._store = store
@@ -509,20 +548,26 @@ class TurnSender:
                 self.in_flight = None
                 self.recovered = self._retry_log.record_success()
                 self._log_full_store(turn, reply)
-                if self.saved and not reply.lost:
+                if (self.saved or self.sending) and not reply.lost:
                     reply = self._without_saved(turn, reply)
                 return TurnAnswer(reply, turn, deferred)
             await asyncio.sleep(pause)
 
     def _without_saved(self, turn: Turn, reply: TurnResult) -> TurnResult:
         """The reply without refused acks and leases of jobs that another thread has acked: these acks are stored, and
-        another worker may have the job by now."""
-        saved = set(self.saved)
-        self.saved -= {ack.lease for ack in turn.acks}
+        another worker may have the job by now.
+
+        The answer to the other thread may come later than this reply, so a lease that it is sending counts as well. The
+        body of that job has ended: the loop sends the ack once more, and its answer shows whether the store took it.
+        """
+        acked = {*self.sending, *self.saved}  # in this order: the other thread adds to `saved` first
+        answered = [ack.lease for ack in turn.acks]
+        self.saved.difference_update(answered)
+        self.sending.difference_update(answered)
         return replace(
             reply,
-            stale=tuple(lease for lease in reply.stale if lease not in saved),
-            gone=tuple(lease for lease in reply.gone if lease not in saved),
+            stale=tuple(lease for lease in reply.stale if lease not in acked),
+            gone=tuple(lease for lease in reply.gone if lease not in acked),
         )
 
     def _log_full_store(self, turn: Turn, reply: TurnResult) -> None:
@@ -546,6 +591,17 @@ class TurnSender:
             return None
         slow = self._retry_log.failures >= _QUICK_TRIES and not self._outage.others_fail(self._retry_log.operation)
         return None if slow else QUICK
+
+
+def _log_missing(claims: Sequence[Claim]) -> None:
+    """Log claims of earlier turns that the worker does not hold, although it has read the reply of every turn."""
+    if claims:
+        more = f" and {len(claims) - _MOST_NAMED:,} more" if len(claims) > _MOST_NAMED else ""
+        log.warning(
+            "for the store this worker runs %d jobs that it does not run: the store has lost the ends of these jobs. "
+            "They start again: %s%s",
+            len(claims), ", ".join(id_text(claim.id) for claim in claims[:_MOST_NAMED]), more,
+        )  # fmt: skip
 
 
 def replace_unstorable(ack: Ack) -> Ack | None:

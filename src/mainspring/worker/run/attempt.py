@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,8 @@ class RunEnvironment:
         """The worker's id in the store. The worker takes a new id after the store declared it lost."""
         self.code = code
         """The version of the code that runs here."""
+        self.pid = os.getpid()
+        """The process of the worker. A body that forks makes another one: see ``forked.py``."""
         self.state: Any = None
         """The value of the lifespans: ``ctx.state``."""
         self.store_ahead = 0
@@ -106,6 +109,8 @@ class RunningAttempt:
         "environment",
         "finished",
         "has_reports",
+        "inputs",
+        "late_report",
         "lease",
         "limited",
         "logs",
@@ -113,7 +118,6 @@ class RunningAttempt:
         "received",
         "report_queued",
         "retries",
-        "scarce",
         "slot",
         "soft_at",
         "soft_pending",
@@ -122,6 +126,7 @@ class RunningAttempt:
         "started",
         "stream",
         "stuck",
+        "takes_capacity",
         "task",
         "thread",
         "timeout",
@@ -143,10 +148,12 @@ class RunningAttempt:
             and (spec.breaker is None or _has_more_limits(claim.lane, spec))
         )
         """The job holds capacity of one or more limits while it is claimed. A breaker alone does not count."""
-        self.scarce = False
-        """The job holds scarce capacity: while it waits for a slot, another job could use that capacity."""
+        self.takes_capacity = False
+        """The job was claimed for a free slot and has limits: while it waits, another job could use the capacity."""
         self.body: JobBody | None = None
         """The record of the job, once it was decoded."""
+        self.inputs: dict[str, bytes] | None = None
+        """The arguments that are results of other jobs, as JSON."""
         self.begun = False
         """The body has started."""
         self.finished = False
@@ -163,20 +170,18 @@ class RunningAttempt:
         self.timeout = 0
         """The hard time limit in microseconds; 0 for none."""
         self.soft_at = NEVER
-        self.soft_raised = False
-        """``SoftTimeout`` was raised in the body."""
-        self.soft_pending = False
-        """The next cancellation of the task means ``SoftTimeout``."""
+        self.soft_raised = self.soft_pending = False
+        """``SoftTimeout`` was raised in the body; the next cancellation of the task means ``SoftTimeout``."""
         self.check_at = NEVER
         """When the time limits of this attempt must be checked again."""
         self.slot = -1
         self.task: asyncio.Task[None] | None = None
         self.thread: SlotThread | None = None
         self.context: Any = None
-        self.report_queued = False
-        """It waits for its reports to be sent."""
-        self.has_reports = False
-        """It has reported progress, log lines or items."""
+        self.report_queued = self.has_reports = False
+        """It waits for its reports to be sent; it has reported progress, log lines or items."""
+        self.late_report = False
+        """A report after the end of the body was dropped, and a warning was logged."""
         self.progress: bytes | None = None
         self.logs: deque[LogLine] | None = None
         self.stream: Stream | None = None
@@ -190,8 +195,8 @@ class RunningAttempt:
 
     @property
     def needs_slot_now(self) -> bool:
-        """It must not wait for a slot: it counts as begun, is a suspect, or holds scarce capacity."""
-        return self.claim.early or self.claim.crashes > 0 or self.scarce
+        """It must not wait for a slot: it counts as begun, is a suspect, or takes capacity of a limit."""
+        return self.claim.early or self.claim.crashes > 0 or self.takes_capacity
 
     @property
     def guarded(self) -> bool:
@@ -209,7 +214,7 @@ class RunningAttempt:
         try:
             return self._secrets
         except AttributeError:  # found when first needed: __init__ does not set it, because most jobs need it never
-            self._secrets: tuple[str, ...] = find_secrets(self.spec, self.claim.record)
+            self._secrets: tuple[str, ...] = find_secrets(self.spec, self.claim.record, self.inputs)
             return self._secrets
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from mainspring.errors import (
     HardTimeout,
     JobCancelled,
     MainspringError,
+    MiddlewareError,
     MissingArgument,
     NoMainGuard,
     RateLimited,
@@ -47,8 +49,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mainspring.worker")
 
+PAUSE = 1_000_000
+"""Microseconds: the pause of a snooze that asks for none. Without one the job would run again and again, with no end.
+"""
 _MICROSECOND = timedelta(microseconds=1)
-_MISUSE = (ConfigError, WouldBlockLoop, WouldDeadlock, NoMainGuard, ForkedWorker, MissingArgument, UnknownArgument)
+_MISUSE = (
+    ConfigError, WouldBlockLoop, WouldDeadlock, NoMainGuard, ForkedWorker, MissingArgument, UnknownArgument,
+    MiddlewareError,
+)  # fmt: skip
 """Errors of the program itself: another attempt of the same code raises the same error."""
 _CALLERS = str(Path(__file__).parent) + os.sep
 """The directory of the modules that call the functions of tasks."""
@@ -88,8 +96,9 @@ def ack_error(attempt: RunningAttempt, error: BaseException, retries: int, run_u
     """
     if attempt.ending is Ending.HARD:
         return ack_hard_timeout(attempt, retries, run_us)
-    if isinstance(error, Signal):
-        return _ack_signal(attempt, error, retries, run_us)
+    signal = _signal_of(error)
+    if signal is not None:
+        return _ack_signal(attempt, signal, retries, run_us)
     if attempt.ending:
         return _ack_requested_end(attempt, error, run_us)
     if isinstance(error, BreakerOpen) and not isinstance(error, attempt.spec.never_retry_on):
@@ -133,6 +142,19 @@ def unrun_error(value: Any) -> ResultNotSerializable:
     )
 
 
+def unraised_error(value: Any) -> ResultNotSerializable | None:
+    """The error for a body that returned an exception, or an exception class, and did not raise it; else None."""
+    kind = value if isinstance(value, type) else type(value)
+    if not issubclass(kind, BaseException):
+        return None
+    name = kind.__name__
+    article = "an" if name[:1] in "AEIO" else "a"
+    return ResultNotSerializable(
+        f"the function returned {article} {name}, which has no effect: only an exception that is raised has one",
+        hint=f"Write raise {name}(...), not return {name}(...).",
+    )
+
+
 def ack_unnamed_task(lease: Lease, task: object, code: str) -> Ack:
     """The ack for a job whose task name is not text: no worker can have such a task."""
     error = Undecodable(
@@ -161,12 +183,15 @@ def ack_handed_back(attempt: RunningAttempt, run_us: int) -> Ack:
 
 
 def may_retry(spec: TaskSpec, error: BaseException) -> bool:
-    """Whether the task's error classes and predicate allow another attempt after ``error``."""
-    if isinstance(error, spec.never_retry_on):
+    """Whether the task's error classes and predicate allow another attempt after ``error``.
+
+    The classes are compared with a group of errors, such as that of a ``TaskGroup``, and with the errors in it: another
+    attempt needs that all of them may be retried.
+    """
+    leaves = list(_leaves(error))
+    if any(isinstance(each, spec.never_retry_on) for each in (error, *leaves)):
         return False
-    # SystemExit, or a CancelledError that the body raised itself, counts as an Exception here.
-    wanted = isinstance(error, spec.retry_on) or (not isinstance(error, Exception) and Exception in spec.retry_on)
-    if spec.retry_on and not wanted:
+    if spec.retry_on and not (isinstance(error, spec.retry_on) or all(_is_wanted(spec, each) for each in leaves)):
         return False
     if spec.retry_if is None:
         return True
@@ -175,6 +200,30 @@ def may_retry(spec: TaskSpec, error: BaseException) -> bool:
     except Exception:
         log.exception("retry_if of task %r raised an error; the job is not retried", spec.name)
         return False
+
+
+def _is_wanted(spec: TaskSpec, error: BaseException) -> bool:
+    # SystemExit, or a CancelledError that the body raised itself, counts as an Exception here.
+    return isinstance(error, spec.retry_on) or (not isinstance(error, Exception) and Exception in spec.retry_on)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors in a group of errors, or the error itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
+
+
+def _signal_of(error: BaseException) -> Signal | None:
+    """The signal that the body raised, also inside of a ``TaskGroup`` if nothing else was raised there."""
+    if isinstance(error, Signal):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    first, *others = _leaves(error)
+    return first if isinstance(first, Signal) and not others else None
 
 
 def _is_wrong_call(error: BaseException) -> bool:
@@ -209,12 +258,15 @@ def _ack_signal(attempt: RunningAttempt, signal: Signal, retries: int, run_us: i
     try:
         match signal:
             case Snooze(for_=None, until=until) if until is not None:
-                return Ack.snoozed(lease, due=from_datetime(until, what="Snooze until"), run_us=run_us)
+                due = from_datetime(until, what="Snooze until")
+                if due <= attempt.environment.store_now():
+                    return Ack.snoozed(lease, delay=PAUSE, run_us=run_us)
+                return Ack.snoozed(lease, due=due, run_us=run_us)
             case Snooze(for_=for_) if for_ is not None:
-                return Ack.snoozed(lease, delay=to_us(for_, what="Snooze for_"), run_us=run_us)
+                return Ack.snoozed(lease, delay=to_us(for_, what="Snooze for_") or PAUSE, run_us=run_us)
             case RateLimited(retry_after=pause):
                 slow = to_us(pause, what="RateLimited retry_after")
-                return Ack.snoozed(lease, delay=slow, slow=slow, run_us=run_us)
+                return Ack.snoozed(lease, delay=slow or PAUSE, slow=slow, run_us=run_us)
             case Retry(after=after):
                 delay = None if after is None else to_us(after, what="Retry after")
                 return _ack_failed(attempt, signal, retries, run_us, delay=delay)

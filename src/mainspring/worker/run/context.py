@@ -17,10 +17,12 @@ from uuid import UUID
 
 from mainspring.codec import loads
 from mainspring.common import current as current_attempt
+from mainspring.common.callables import name_of
 from mainspring.common.clock import boottime, to_datetime
 from mainspring.common.handles import Reserved
 from mainspring.common.ids import derived_id, new_id
-from mainspring.errors import NotOpen, SoftTimeout
+from mainspring.errors import InvalidOption, NotOpen, SoftTimeout
+from mainspring.jobs.records import Edge
 from mainspring.worker.run import context_reports
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
 from mainspring.worker.run.classify import ending_error
@@ -29,6 +31,7 @@ from mainspring.worker.run.context_reports import Track
 if TYPE_CHECKING:
     from contextvars import ContextVar
 
+    from mainspring.flows.flow import Flow
     from mainspring.jobs.call import Call
     from mainspring.jobs.job import Job
     from mainspring.limits.declare import LimitSet
@@ -50,6 +53,57 @@ class SpawnedChild(NamedTuple):
     trace: str
 
 
+class FlowPart(NamedTuple):
+    """Where a new part of a flow goes: the fields of ``flows.start.FlowMembership``, a higher layer."""
+
+    id: bytes
+    flow: bytes
+    before: tuple[bytes, ...]
+    after: tuple[Edge, ...]
+    accepted: bool = True
+
+
+class FlowHandle:
+    """The flow of the running job: ``ctx.flow``."""
+
+    __slots__ = ("_before", "_context", "_flow")
+
+    def __init__(self, context: Context, flow: str, before: tuple[str, ...]) -> None:
+        self._context = context
+        self._flow = flow
+        self._before = before
+
+    @property
+    def id(self) -> UUID:
+        """The id of the flow."""
+        return UUID(hex=self._flow)
+
+    def add(self, call: Flow[R], *, after: Iterable[Job[Any]] = ()) -> Job[R]:
+        """Add a part to the flow, beside this job: what waits for this job waits for the part as well.
+
+        ``after``: jobs of the flow that it waits for. A retried attempt that adds the same part again gets the job that
+        is there.
+        """
+        job: Job[R] = call.enqueue_member(self._place(call, after))
+        return job
+
+    def _place(self, call: Flow[Any], after: Iterable[Job[Any]]) -> FlowPart:
+        child = self._context.next_child(call)
+        edges = tuple(Edge(each.id.bytes) for each in after)
+        return FlowPart(child.id, bytes.fromhex(self._flow), tuple(map(bytes.fromhex, self._before)), edges)
+
+
+class AsyncFlowHandle(FlowHandle):
+    """The flow of the running job, in an ``async def`` handler."""
+
+    __slots__ = ()
+
+    async def add(self, call: Flow[R], *, after: Iterable[Job[Any]] = ()) -> Job[R]:  # type: ignore[override]  # awaited
+        """Add a part to the flow, beside this job; see :meth:`FlowHandle.add`."""
+        job: Job[R] = await call.aenqueue_member(self._place(call, after))
+        return job
+
+
 class Context(Reserved):
     """The run of a ``def`` handler; see :class:`AsyncContext` for ``async def``.
 
@@ -59,7 +113,7 @@ class Context(Reserved):
 
     __slots__ = ("_attempt", "_job_id", "_logger", "_meta", "_spawn_counts", "_task")
 
-    _INTERNAL = frozenset({"local"})
+    _INTERNAL = frozenset({"local", "next_child"})
 
     def __init__(self, attempt: RunningAttempt | None, task: str) -> None:
         self._attempt = attempt
@@ -210,7 +264,10 @@ class Context(Reserved):
     # ---- reports -----------------------------------------------------------------------------
 
     def progress(self, done: float, total: float | None = None, note: str = "", **meta: Any) -> None:
-        """Report how far the work is. Every process sees it within about a second. The last call counts."""
+        """Report how far the work is. Every process sees it within about a second. The last call counts.
+
+        A ``note`` of more than 500 characters is cut, with a mark at its end. ``meta`` is JSON of up to 16,000 bytes.
+        """
         context_reports.report_progress(self._attempt, self._task, done, total, note, meta)
 
     def track(self, items: Iterable[A], note: str = "", total: int | None = None) -> Iterator[A]:
@@ -220,7 +277,7 @@ class Context(Reserved):
     def log(self, text: str, level: str = "info", **fields: Any) -> None:
         """Store a log line with the job, which keeps its newest 1,000 lines, and send it to :attr:`logger`.
 
-        ``level`` is debug, info, warning, error or critical.
+        ``level`` is debug, info, warning, error or critical. A line of more than 4,000 characters is cut, with a mark.
         """
         context_reports.report_line(self._attempt, self.logger, text, level, fields)
 
@@ -237,23 +294,43 @@ class Context(Reserved):
     def spawn(self, call: Call[R]) -> Job[R]:
         """Enqueue a call now, as a child of this job: ``Query.where(parent=job.id)`` finds it.
 
-        A retried attempt that spawns the same call again gets the existing child. In a plain call of the function there
-        is no parent job: the call is enqueued without a parent.
+        A retried attempt that spawns the same call again gets the existing child. A call with a key that got another
+        job is not such a child: it makes one when the key is free. In a plain call of the function there is no parent
+        job: the call is enqueued without a parent.
         """
         child = self._next_child(call)
         return call.enqueue() if child is None else call.enqueue_child(child)
+
+    @property
+    def flow(self) -> FlowHandle:
+        """The flow of this job. Raises ``NotOpen`` if it belongs to none."""
+        return FlowHandle(self, *self._flow_and_next())
+
+    def _flow_and_next(self) -> tuple[str, tuple[str, ...]]:
+        body = None if self._attempt is None else self._attempt.body
+        if body is None or body.flow is None:
+            raise NotOpen(
+                f"ctx.flow: the job of task {self._task!r} belongs to no flow",
+                hint="Enqueue it as a part of a flow or batch; ctx.spawn enqueues a job beside it.",
+            )
+        return body.flow, (*body.before, *body.next) or (body.flow,)
+
+    def next_child(self, call: Any) -> Any:
+        """The identity of the next child of this job."""
+        return self._next_child(call)
 
     def _next_child(self, call: Call[Any]) -> Any:
         """The identity of the next child. The id depends on the call, so a retried attempt computes the same id.
 
         Equal calls of one attempt are counted: the second one is another child.
         """
+        _refuse_no_call(call)
         attempt = self._attempt
         if attempt is None:
             return None
         if self._spawn_counts is None:
             self._spawn_counts = {}
-        claim, identity = attempt.claim, call.identity
+        claim, identity = attempt.claim, getattr(call, "identity", b"flow")
         number = next(self._spawn_counts.setdefault(identity, itertools.count(1)))
         child = derived_id(claim.id, b"spawn", b"%d" % claim.epoch, b"%d" % number, identity)
         return SpawnedChild(child, UUID(bytes=claim.id), attempt.trace)
@@ -294,10 +371,24 @@ class AsyncContext(Context):
         """Iterate over ``items`` with ``for`` or ``async for``, and report the progress; see :meth:`Context.track`."""
         return Track(self, items, note, total)
 
+    @property
+    def flow(self) -> AsyncFlowHandle:
+        """The flow of this job. Raises ``NotOpen`` if it belongs to none."""
+        return AsyncFlowHandle(self, *self._flow_and_next())
+
     async def spawn(self, call: Call[R]) -> Job[R]:  # type: ignore[override]  # awaited in an async handler
         """Enqueue a call now, as a child of this job; see :meth:`Context.spawn`."""
         child = self._next_child(call)
         return await (call.aenqueue() if child is None else call.aenqueue_child(child))
+
+
+def _refuse_no_call(call: Any) -> None:
+    """Refuse a task, a function or the name of a task in the place of a call."""
+    if callable(getattr(call, "enqueue_member", None)):
+        return
+    name = name_of(call.fn if hasattr(call, "fn") else call) if callable(call) else "task"
+    hint = f"Write ctx.spawn({name}.s(...)), with the arguments of the child; by name, ctx.spawn(app.call(name, ...))."
+    raise InvalidOption("call", call, "is not a call", subject="ctx.spawn", hint=hint)
 
 
 def _make_context(attempt: RunningAttempt) -> Context:

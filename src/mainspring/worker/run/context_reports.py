@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from uuid import UUID
 
 from mainspring.codec import clean_text, dumps, loads, wire
+from mainspring.common.ids import id_text
 from mainspring.common.redact import redact, redact_in
 from mainspring.errors import InvalidOption, StreamFull
 from mainspring.jobs.records import LogLine
@@ -33,6 +34,7 @@ ITEMS_LIMIT = 10_000
 BYTES_LIMIT = 8_000_000
 """Most bytes of one stream."""
 _TEXT_LIMIT = 4_000
+_NOTE_LIMIT = 500
 _PROGRESS_LIMIT = 16_000
 _FIELDS = "mainspring_fields"
 
@@ -167,6 +169,8 @@ def report_cost(attempt: RunningAttempt | None, task: str, units: int, limiter: 
             "The task needs limit=Rate(...), or a limiter with a rate.",
         )
         raise InvalidOption("cost", units, why, subject=f"task {task!r}", hint=hint)
+    if _is_too_late(attempt, "cost"):
+        return
     attempt.actual_cost = {**(attempt.actual_cost or {}), **dict.fromkeys(rates, units)}
 
 
@@ -181,13 +185,13 @@ def report_progress(
     if total is not None:
         fields["total"] = total
     if note:
-        fields["note"] = clean_text(redact(str(note), attempt), 500)
+        fields["note"] = clean_text(redact(str(note), attempt), _NOTE_LIMIT)
     if meta:
         fields["meta"] = redact_in(loads(_encode("progress", meta, task)), attempt)
     data = _encode("progress", fields, task)
     if len(data) > _PROGRESS_LIMIT:
         raise InvalidOption("progress", fields, f"takes {len(data):,} bytes, the limit is {_PROGRESS_LIMIT:,}")
-    if attempt is not None:
+    if attempt is not None and not _is_too_late(attempt, "progress"):
         attempt.progress = data
         attempt.environment.reports.add(attempt)
 
@@ -201,18 +205,20 @@ def report_line(
     line = str(text) + "".join(f" {name}={value!r}" for name, value in fields.items())
     line = clean_text(redact(line, attempt), _TEXT_LIMIT)
     logger.log(LEVELS[level], "%s", line)
-    if attempt is None:
+    if attempt is None or _is_too_late(attempt, "log"):
         return
     if attempt.logs is None:
         attempt.logs = deque(maxlen=LOG_LINES)
-    attempt.logs.append(LogLine(attempt.environment.store_now(), level, line))
+    # A job may have been enqueued after the turn that claimed it began, and the time of the turn is that of its start.
+    at = max(attempt.environment.store_now(), attempt.claim.enqueued)
+    attempt.logs.append(LogLine(at, level, line))
     attempt.environment.reports.add(attempt)
 
 
 def report_item(attempt: RunningAttempt | None, task: str, item: Any) -> None:
     """Add an item to the stream of the job."""
     data = _encode("send", item, task)
-    if attempt is None:
+    if attempt is None or _is_too_late(attempt, "send"):
         return
     if attempt.stream is None:
         attempt.stream = Stream()
@@ -220,11 +226,26 @@ def report_item(attempt: RunningAttempt | None, task: str, item: Any) -> None:
         attempt.environment.reports.add(attempt, soon=True)
 
 
+def _is_too_late(attempt: RunningAttempt, method: str) -> bool:
+    """Whether the body has ended, so that the store takes no report of it any more. Warns once for each attempt."""
+    if not attempt.finished:
+        return False
+    if not attempt.late_report:
+        attempt.late_report = True
+        what = {"cost": "the cost", "progress": "the progress", "log": "the log line", "send": "the item"}[method]
+        JobLogger(attempt.log_fields).warning(
+            "ctx.%s(): the body of task %r (job %s) has ended, and %s is not stored. Wait for the threads and asyncio "
+            "tasks that use the context before the function returns.",
+            method, attempt.claim.task, id_text(attempt.claim.id), what,
+        )  # fmt: skip
+    return True
+
+
 def _encode(what: str, value: Any, task: str) -> bytes:
     try:
         data = dumps(value)
     except Exception as error:  # noqa: BLE001 - encoders run user code, which may raise anything
-        raise InvalidOption(what, value, f"cannot be stored: {error}", subject=task) from None
+        raise InvalidOption(what, value, _why_unstored(what, value, error), subject=task) from None
     if b"null" in data and (path := wire.find(value, what, wire.is_not_finite)) is not None:
         raise InvalidOption(what, value, f"{path} is not a finite number, which JSON cannot represent", subject=task)
     if b"\\u0000" in data and (path := wire.find(value, what, wire.has_nul)) is not None:
@@ -232,3 +253,14 @@ def _encode(what: str, value: Any, task: str) -> bytes:
             what, value, f"{path} contains a NUL character, which some stores cannot hold", subject=task
         )
     return data
+
+
+def _why_unstored(what: str, value: Any, error: Exception) -> str:
+    """Why a value cannot be stored. The encoder's error of an unknown type has no text, so the type is named here."""
+    if str(error):
+        return f"cannot be stored: {error}"
+    try:
+        path, part, _ = wire.unwritable(value, what) or (what, value, error)
+    except Exception:  # noqa: BLE001 - the search runs user code too
+        path, part = what, value
+    return f"cannot be stored: {path} has the type {type(part).__name__}, and only JSON values are stored"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from mainspring.breakers.records import BREAKER_SUFFIX
 from mainspring.common.clock import boottime
 from mainspring.common.ids import id_text
 from mainspring.jobs.outcomes import Ack, Lease
@@ -19,6 +20,7 @@ from mainspring.worker.run import classify
 from mainspring.worker.run.attempt import Ending, RunEnvironment, RunningAttempt
 from mainspring.worker.run.bulk.gather import BulkGatherer
 from mainspring.worker.run.executor import Executor
+from mainspring.worker.run.flows.inputs import InputLoader
 from mainspring.worker.run.missing_limits import DeclareLimits, MissingLimits
 from mainspring.worker.run.rate_slots import RateSlots, windows_of
 from mainspring.worker.run.slots.async_slots import AsyncSlots
@@ -27,6 +29,7 @@ from mainspring.worker.run.slots.thread_slots import ThreadSlots
 from mainspring.worker.run.timeouts import AttemptTimeouts
 
 if TYPE_CHECKING:
+    from mainspring.stores.base import Store
     from mainspring.tasks.spec import TaskSpec
     from mainspring.worker.config import WorkerConfig
     from mainspring.worker.lease.shared_state import SharedState
@@ -60,11 +63,12 @@ class Dispatcher:
         on_started: Callable[[RunningAttempt], None] | None,
         on_stuck: Callable[[RunningAttempt], None],
         declare_limits: DeclareLimits,
+        store: Store,
     ) -> None:
         self.body_ended = asyncio.Event()
         """Set whenever a body ends."""
         self.breaker_counts: BreakerCounts | None = None
-        """Counts the successes of tasks with a breaker, once a job of such a task was claimed."""
+        """What the worker has to count for breakers, once a job that names a breaker was claimed."""
         self._environment = environment
         self._job_lines = environment.job_lines
         self._tasks = config.tasks
@@ -88,6 +92,7 @@ class Dispatcher:
         self._gatherer = BulkGatherer(
             config, self.pools, lambda attempt, error: self.finish(attempt, executor.ack_failure(attempt, error))
         )
+        self._inputs = InputLoader(store, self.pools, self._start_loaded, self.finish, executor.ack_failure)
         self.bulk_lanes = self._gatherer.lanes
         """The lanes of bulk tasks, which ask for their jobs separately."""
         self._has_bulk = bool(self.bulk_lanes)
@@ -109,6 +114,7 @@ class Dispatcher:
         """Start the attempts, those that must not wait first. Jobs of bulk tasks wait for their calls to fill."""
         if self._missing_limits.is_needed:
             attempts = self._missing_limits.hand_back_unlimited(attempts)
+        attempts = self._inputs.take(attempts)
         if self._has_bulk:
             attempts = self._gatherer.gather(attempts)
         urgent = [attempt for attempt in attempts if attempt.needs_slot_now]
@@ -120,7 +126,7 @@ class Dispatcher:
                 pool.claim_ahead.reset()
                 self._hand_back(attempt)
         for attempt in attempts:
-            if not urgent or attempt not in urgent:
+            if not urgent or not attempt.needs_slot_now:
                 self.pools[attempt.spec.kind].submit(attempt)
 
     def cancel(self, attempt: RunningAttempt, reason: str) -> None:
@@ -193,6 +199,7 @@ class Dispatcher:
         if everything:
             for attempt in self._gatherer.take_all():
                 self._hand_back(attempt)
+            self._inputs.hand_back()
         for pool in self.pools.values():
             waiting = pool.take_waiting(before)
             if waiting:
@@ -224,6 +231,11 @@ class Dispatcher:
             each.finished = True
             self.finish(each, Ack.returned(each.lease))
 
+    def _start_loaded(self, attempt: RunningAttempt) -> None:
+        """The results of other jobs, which are arguments of this job, have been read."""
+        for each in self._gatherer.gather([attempt]) if self._has_bulk else [attempt]:
+            self.pools[each.spec.kind].submit(each)
+
     def _withdraw(self, attempt: RunningAttempt) -> None:
         """A job of a bulk task was cancelled or abandoned. Its call continues as long as it has other jobs."""
         if self._gatherer.withdraw(attempt):
@@ -243,7 +255,7 @@ class Dispatcher:
             self._log_cannot_run(claim, spec)
             return Ack.returned(lease, park=True)
         self._has_bulk = self._has_bulk or spec.bulk is not None
-        if spec.breaker is not None and self.breaker_counts is None:
+        if self.breaker_counts is None and (spec.breaker is not None or BREAKER_SUFFIX in claim.lane):
             self.breaker_counts = BreakerCounts()
         return spec
 

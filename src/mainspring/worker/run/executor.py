@@ -19,7 +19,7 @@ this file, decodes the stored record of a job into the arguments of its call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,6 +29,7 @@ from mainspring.common.backoff import DEFAULT
 from mainspring.common.callables import UNRUN
 from mainspring.common.clock import boottime
 from mainspring.errors import HardTimeout, Undecodable
+from mainspring.flows.results import ReplacedBy
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.records import RECORD_VERSION, JobBody
 from mainspring.worker.lease.shared_state import EARLY, ON_LOOP, STRICT, SUSPECT, TRIPS, UNTOLD, SharedState
@@ -36,6 +37,9 @@ from mainspring.worker.run import classify, wrappers
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
 from mainspring.worker.run.bulk.executor import BulkExecutor
 from mainspring.worker.run.context import context_of, current
+from mainspring.worker.run.flows.inputs import add_inputs
+from mainspring.worker.run.flows.replaced import areplace, is_flow
+from mainspring.worker.run.forked import end_forked_child, refuse_forked_child
 from mainspring.worker.run.timeouts import AttemptTimeouts, WithSoftTimeout
 from mainspring.worker.secret_arguments import remember_declared
 
@@ -73,6 +77,7 @@ class Executor:
 
     def refuse(self, attempt: RunningAttempt) -> Ack | None:
         """The ack for a claim whose body must not start: it was asked to end, or has expired since the claim."""
+        refuse_forked_child(attempt)
         if attempt.ending:
             return Ack.cancelled(attempt.lease) if attempt.ending is Ending.CANCEL else Ack.returned(attempt.lease)
         expires = attempt.claim.expires
@@ -93,7 +98,7 @@ class Executor:
         """The arguments of the job. Sets the time limit and the retries of the attempt; raises ``Undecodable``."""
         spec = attempt.spec
         current.set(attempt)  # before any code of the user runs: an upgrade function may log and raise too
-        decoded = decode_record(spec, attempt.claim.record)
+        decoded = decode_record(spec, attempt.claim.record, attempt.inputs)
         attempt.body = body = decoded.body
         attempt.timeout = spec.timeout
         if body.options:
@@ -157,13 +162,18 @@ class Executor:
         run_us = attempt.run_us(boottime())
         if attempt.ending is Ending.HARD:
             return classify.ack_hard_timeout(attempt, attempt.retries, run_us)
+        if isinstance(value, ReplacedBy):
+            return Ack.succeeded(attempt.lease, value.encode(), run_us=run_us)
         if type(value) in UNRUN:
             return classify.ack_unstored_result(attempt, classify.unrun_error(value), run_us)
+        unraised = classify.unraised_error(value) if isinstance(value, (BaseException, type)) else None
         if not attempt.spec.keep_result:
+            if unraised is not None:
+                return classify.ack_unstored_result(attempt, unraised, run_us)
             return Ack.succeeded(attempt.lease, run_us=run_us)
         data, note = attempt.spec.signature.encode_result(value, attempt.spec.result_limit)
         if note is not None:
-            return classify.ack_unstored_result(attempt, note, run_us)
+            return classify.ack_unstored_result(attempt, unraised or note, run_us)
         return Ack.succeeded(attempt.lease, data, run_us=run_us)
 
     def ack_failure(self, attempt: RunningAttempt, error: BaseException) -> Ack:
@@ -215,10 +225,14 @@ async def run_async(
                 value = await WithSoftTimeout(attempt, fn(*args, **kwargs))
             else:
                 value = await fn(*args, **kwargs)
+            end_forked_child(attempt)
+            if is_flow(value):
+                value = await areplace(attempt, value)
             ack = executor.ack_success(attempt, value)
     except BaseException as error:  # SystemExit in a handler ends its attempt, not the worker
         if timeouts.loop.is_closed():  # the interpreter discards this coroutine; there is no loop to report to
             raise
+        end_forked_child(attempt, error)
         ack = executor.ack_failure(attempt, error)
     attempt.finished = True
     if attempt.begun:
@@ -234,8 +248,11 @@ class DecodedCall(msgspec.Struct, frozen=True):
     body: JobBody
 
 
-def decode_record(spec: TaskSpec, record: bytes) -> DecodedCall:
+def decode_record(spec: TaskSpec, record: bytes, inputs: Mapping[str, bytes] | None = None) -> DecodedCall:
     """The call as today's code of the task understands it. Raises ``Undecodable``, which says what is wrong.
+
+    ``inputs``: arguments that are results of other jobs, as JSON. An argument whose job did not succeed is not among
+    them: it has its default, or is None.
 
     Arguments that do not fit the signature go through the task's ``upgrade`` function, if it has one.
     """
@@ -249,12 +266,22 @@ def decode_record(spec: TaskSpec, record: bytes) -> DecodedCall:
             f"a newer version of Mainspring wrote it (record version {body.v}; this version reads {RECORD_VERSION})",
             hint="Upgrade this worker, then retry the job.",
         )
+    missing: list[str] = []
+    if inputs is not None:
+        missing = [name for name in body.inputs if name not in inputs and name not in spec.signature.optional]
+        body = msgspec.structs.replace(body, args=msgspec.Raw(add_inputs(body.args, inputs, missing)))
     if body.hide or spec.hide:
         remember_declared(spec, body)
     try:
-        args, kwargs = spec.signature.decode_call(body.args)
-    except Undecodable:
+        # A task with an upgrade function decides itself what an old `true` means where a number is declared now.
+        args, kwargs = spec.signature.decode_call(body.args, as_numbers=spec.upgrade is None)
+    except Undecodable as error:
         if spec.upgrade is None:
+            if missing:
+                error.hint = (
+                    f"The job whose result is the argument {missing[0]!r} did not succeed. Give the parameter a "
+                    "default, or declare that it may be None."
+                )
             raise
         args, kwargs = _upgrade_arguments(spec, spec.upgrade, body)
     return DecodedCall(args, kwargs, body)

@@ -3,9 +3,6 @@
 Such a job was enqueued by name, by a program that does not have the task, or before the task got the limit. The lane of
 a claim shows which limits its job names. If a job names a limit, its key of that limit is taken as right: so a job is
 handed back at most once for each limit, even when workers of several versions disagree on the limits of a task.
-
-The same holds for the dependency mark that a schedule sets on the jobs of its task. A job that was tried before is left
-as it is: a job that has started does not wait for other jobs again.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ DeclareLimits = Callable[["tuple[Limit, ...]"], "asyncio.Future[None]"]
 
 
 class MissingLimits:
-    """Finds the claims of one worker that lack limits. ``is_needed`` is set once a task has limits or a dependency."""
+    """Finds the claims of one worker that lack limits. ``is_needed`` is set once a task has limits."""
 
     def __init__(
         self, specs: Iterable[TaskSpec], finish: Finish, ack_failure: AckFailure, declare_limits: DeclareLimits
@@ -41,7 +38,7 @@ class MissingLimits:
         self._declare_limits = declare_limits
         self._declaring: dict[str, asyncio.Future[None]] = {}
         self._labels: dict[str, frozenset[str]] = {}
-        """The lane labels of the limits of a task, by task; for tasks with limits or a dependency."""
+        """The lane labels of the limits of a task, by task; for tasks with limits."""
         self.is_needed = False
         for spec in specs:
             self._add_task(spec)
@@ -57,14 +54,14 @@ class MissingLimits:
         startable = []
         for attempt in attempts:
             labels = self._labels.get(attempt.spec.name)
-            if labels is None or (labels <= limits_in(attempt.claim.lane) and not _lacks_dependency(attempt)):
+            if labels is None or labels <= limits_in(attempt.claim.lane):
                 startable.append(attempt)
             else:
                 self._hand_back(attempt)
         return startable
 
     def _add_task(self, spec: TaskSpec) -> None:
-        if spec.bounds or spec.part:
+        if spec.bounds:
             self._labels[spec.name] = frozenset(limit_label(bound.limit.name) for bound in spec.bounds)
             self.is_needed = True
 
@@ -73,8 +70,7 @@ class MissingLimits:
         spec, named = attempt.spec, limits_in(attempt.claim.lane)
         missing = [bound for bound in spec.bounds if limit_label(bound.limit.name) not in named]
         try:
-            part = spec.part if _lacks_dependency(attempt) else ""
-            ack = Ack.returned(attempt.lease, buckets=_buckets(attempt, missing), part=part)
+            ack = Ack.returned(attempt.lease, buckets=_buckets(attempt, missing))
         except Exception as error:  # noqa: BLE001 - a key function of the user, or arguments that cannot be decoded
             ack = self._ack_failure(attempt, error)
         declaring = self._declaring.get(spec.name)
@@ -82,12 +78,6 @@ class MissingLimits:
             self._finish(attempt, ack)
         else:
             declaring.add_done_callback(lambda _: self._finish(attempt, ack))
-
-
-def _lacks_dependency(attempt: RunningAttempt) -> bool:
-    claim = attempt.claim
-    first = claim.attempt == claim.epoch == 1 and not claim.crashes
-    return bool(attempt.spec.part) and not claim.of_part and first
 
 
 def _buckets(attempt: RunningAttempt, bounds: Iterable[BoundLimit]) -> tuple[Bucket, ...]:

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mainspring.errors import MiddlewareError
 from mainspring.tasks.middleware import Middleware
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _run(
 
     call: Callable[[], Any] = innermost
     for layer in methods:
-        call = functools.partial(layer, ctx, call)
+        call = functools.partial(_call_layer, layer, ctx, call)
     return call()
 
 
@@ -61,5 +62,51 @@ async def _run_async(
 
     call: Callable[[], Awaitable[Any]] = innermost
     for layer in methods:
-        call = functools.partial(layer, ctx, call)
+        call = functools.partial(_acall_layer, layer, ctx, call)
     return await call()
+
+
+def _call_layer(layer: Callable[[Any, Any], Any], ctx: Context, body: Callable[[], Any]) -> Any:
+    """Call ``run`` of a middleware; ``MiddlewareError`` if it loses the result of the body, or skips the body."""
+    seen = _SeenBody()
+
+    def watched() -> Any:
+        seen.called = True
+        seen.result = body()
+        return seen.result
+
+    value = layer(ctx, watched)
+    if value is None:
+        seen.check(layer)
+    return value
+
+
+async def _acall_layer(layer: Callable[[Any, Any], Any], ctx: Context, body: Callable[[], Awaitable[Any]]) -> Any:
+    """Async version of :func:`_call_layer`."""
+    seen = _SeenBody()
+
+    async def watched() -> Any:
+        seen.called = True
+        seen.result = await body()
+        return seen.result
+
+    value = await layer(ctx, watched)
+    if value is None:
+        seen.check(layer)
+    return value
+
+
+class _SeenBody:
+    """What a middleware did with its ``body()``."""
+
+    __slots__ = ("called", "result")
+
+    def __init__(self) -> None:
+        self.called = False
+        self.result: Any = None
+
+    def check(self, layer: Callable[[Any, Any], Any]) -> None:
+        """Called when the middleware returned None: right if the body returned None too, or raised."""
+        if not self.called or self.result is not None:
+            owner = type(getattr(layer, "__self__", layer)).__name__
+            raise MiddlewareError(owner, getattr(layer, "__name__", "run"), ran=self.called)

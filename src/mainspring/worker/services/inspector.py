@@ -1,7 +1,7 @@
 """Warns of queues with ready jobs that no live worker serves, for example after a typing error in ``queue=``.
 
-Every worker runs an inspector, and the oldest live worker of the store looks: so a fleet warns once. A queue is
-reported if two looks, a lease apart, both find it: between them the workers of a deployment have started again.
+The leader of the fleet looks: so a fleet warns once. A queue is reported if two looks, a lease apart, both find it:
+between them the workers of a deployment have started again.
 
 The look counts ready jobs, which takes long if there are millions. The inspector then looks less often: it spends at
 most 1 % of its time on looks.
@@ -23,15 +23,13 @@ _WARN_AGAIN = 3600.0  # seconds, for each queue
 
 
 class Inspector(Service):
-    """Looks once a minute. ``worker`` returns the id of its own worker, ``lease`` is in seconds."""
+    """Looks once a minute. ``lease`` is in seconds."""
 
     every = 60.0
+    ticks_first = False
 
-    def __init__(
-        self, store: Store, worker: Callable[[], str], *, lease: float, now: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, store: Store, *, lease: float, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(store)
-        self._worker = worker
         self._lease = lease
         self._now = now
         self._suspects: frozenset[str] = frozenset()
@@ -50,12 +48,9 @@ class Inspector(Service):
         return max(self._lease if fresh else self.every, (now - began) * _PAUSE_PER_LOOK)
 
     async def _find_unserved(self) -> dict[str, str]:
-        """The unserved queues, each with a sentence; none if another worker looks."""
+        """The unserved queues, each with a sentence."""
         now = await self.store.now()
         live = [row for row in await self.store.workers() if not row.is_silent(now)]
-        oldest = min(live, key=lambda row: (row.started, row.id), default=None)
-        if oldest is None or oldest.id != self._worker():
-            return {}
         served = {queue for row in live for queue in row.queues}
         tallies = await self.store.tally(Query(states=(State.READY,)), "queue")
         ready = {tally.value: tally.count for tally in tallies if tally.value not in served}

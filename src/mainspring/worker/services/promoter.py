@@ -13,11 +13,14 @@ _BATCH = 1_000
 class Promoter(Service):
     """Ticks when the next job is due, and at least once a second: other processes enqueue jobs too.
 
+    While it is led, the leader looks once a second instead.
+
     ``on_ready`` is called when jobs became ready, ``on_expired`` with the ids of expired jobs.
     """
 
     every = 1.0
     jitter = 0.0  # a due job must not wait
+    on_demand = True
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ class Pruner(Service):
 
     every = 60.0
     jitter = 0.5
+    ticks_first = False
 
     def __init__(self, store: Store, retention: Retention) -> None:
         super().__init__(store)

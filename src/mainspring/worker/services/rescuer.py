@@ -12,13 +12,21 @@ crashed. The proof is asked for first, also when a whole lease has passed: a los
 kills its worker would run for ever if its rescuers came late each time.
 
 Each tick sends a heartbeat for its own worker: this is the write that makes it a witness.
+
+The leader of the fleet runs the rescuer (``leader.py``). Only a worker of the same host has the proof of a death, so
+every worker watches the lock files of its host, which costs no call of the store, and sweeps once when it finds that a
+worker has died, whichever worker leads. If the leader dies, another worker leads within one sweep and
+one look, and begins to witness at once. The last sweep comes when the lease that it waits for is over, so the jobs of a
+worker and of the leader that died together are rescued within two sweeps and a lease.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from mainspring.breakers.records import BreakerRow
+from mainspring.breakers.swap import count_lost_worker
 from mainspring.errors import StoreError
 from mainspring.jobs.outcomes import Outcome
 from mainspring.stores.base import Store
@@ -29,6 +37,9 @@ from mainspring.worker.services.base import Service
 
 MIN_WRITES = 3
 """Writes of its own that a rescuer needs to be a witness."""
+
+
+_SHORTEST = 0.1  # seconds between two sweeps
 
 
 class _Sighting:
@@ -43,9 +54,11 @@ class _Sighting:
 
 
 class Rescuer(Service):
-    """Every worker runs one; no leader is needed. ``on_rescued`` gets the id of the silent worker and its jobs."""
+    """``on_rescued`` gets the id of the silent worker, its jobs, and the breakers that opened. ``is_alone``: no other
+    worker has to be watched."""
 
     every = 3.0
+    ticks_first = False
 
     def __init__(
         self,
@@ -54,9 +67,13 @@ class Rescuer(Service):
         *,
         sweep: float = 3.0,
         now: Callable[[], float] = time.monotonic,
-        on_rescued: Callable[[str, RescueResult], None] | None = None,
+        on_rescued: Callable[[str, RescueResult, Sequence[BreakerRow]], None] | None = None,
+        is_alone: Callable[[], bool] | None = None,
     ) -> None:
         super().__init__(store)
+        self._is_alone = is_alone
+        self._host = death_lock.HostWatch(now)
+        self._has_found_death = False
         self._worker = worker
         self._on_rescued = on_rescued
         self._sweep = sweep
@@ -64,7 +81,17 @@ class Rescuer(Service):
         self._last_write: float | None = None
         self._sightings: dict[str, _Sighting] = {}
 
+    def watch_host(self) -> None:
+        """Sweep now if another worker of this host has died."""
+        if self._host.has_found_death():
+            self._has_found_death = True
+            self.tick_now()
+
     async def tick(self) -> float:
+        if self._is_alone is not None and self._is_alone() and not self._has_found_death:
+            self._sightings.clear()
+            return self._sweep
+        self._has_found_death = False
         own = self._worker()
         (reply,) = await self.store.beat([Beat(own)])
         if not reply.alive:
@@ -84,7 +111,12 @@ class Rescuer(Service):
                 problem = error
         if problem is not None:
             raise problem
-        return self._sweep
+        return self._pause(rows)
+
+    def _pause(self, rows: Sequence[WorkerRow]) -> float:
+        """Seconds until the next sweep: earlier if the lease of a worker is over before, unless its heartbeat comes."""
+        left = [row.lease / 1e6 - self._sightings[row.id].witnessed for row in rows]
+        return min([self._sweep, *(max(_SHORTEST, each) for each in left if each < self._sweep)])
 
     def _update(self, row: WorkerRow, passed: float) -> _Sighting:
         seen = self._sightings.get(row.id)
@@ -103,8 +135,9 @@ class Rescuer(Service):
             return
         rescued = await self.store.rescue(row.id, row.number, cause)
         if rescued.taken:
+            breakers = await count_lost_worker(self.store, rescued, cause)
             if self._on_rescued is not None:
-                self._on_rescued(row.id, rescued)
+                self._on_rescued(row.id, rescued, breakers)
             if cause is Outcome.CRASHED:
                 death_lock.remove_lock(row.info)
             count = len(rescued.ready) + len(rescued.retrying) + len(rescued.dead) + len(rescued.cancelled)

@@ -1,8 +1,11 @@
-"""One worker process as its supervisor sees it: start it, take snapshots of it, kill it, wait for its end."""
+"""One worker process as its supervisor sees it: start it, take snapshots of it, kill it, wait for its end.
+
+The first workers are started before this process imports asyncio (:func:`start_early`), so this module imports it only
+where it waits.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -12,6 +15,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
 from mainspring.common.clock import boottime
+from mainspring.errors import UseError
 from mainspring.worker.lease.death_lock import DeathLock
 from mainspring.worker.lease.shared_state import Phase, RunningBody, SharedState
 from mainspring.worker.supervise import process_tree
@@ -25,12 +29,11 @@ from mainspring.worker.supervise.child_pipe import (
     SupervisorPipe,
     create_pipe,
 )
-from mainspring.worker.supervise.kill_rules import ChildSnapshot, KillDecision
+from mainspring.worker.supervise.kill_rules import MAX_GAP, ChildSnapshot, KillDecision
 from mainspring.worker.supervise.signals import Exit
 
 log = logging.getLogger("mainspring.supervisor")
 
-_MAX_GAP = 2.5  # seconds between two ticks that do not count as a gap; the worker ticks twice a second
 _ORDERLY = (Exit.CLEAN, Exit.HANDED_BACK, Exit.STOPPED, Exit.LEFT)
 _PATIENCE = 5.0  # seconds after which processes that do not die are logged
 
@@ -139,11 +142,11 @@ class Child:
 
     def _track_changes(self, now: float, *, stopped: bool) -> None:
         """Update the moments since when the process is watched, moves, ticks and is in its phase."""
-        if now - self._checked_at > _MAX_GAP:  # the supervisor itself was stopped
+        if now - self._checked_at > MAX_GAP:  # the supervisor itself was stopped
             self._watched_since = self._moving_since = now
         if stopped or self._stopped:
             self._moving_since = now
-        if now - self.shared_state.ticked > _MAX_GAP:
+        if now - self.shared_state.ticked > MAX_GAP:
             self._ticking_since = now
         if self.shared_state.phase != self._phase:
             self._phase, self._phase_since = self.shared_state.phase, now
@@ -174,6 +177,8 @@ class Child:
 
         ``siblings`` are the other workers: their exits must not be taken for those of orphans.
         """
+        import asyncio
+
         began = boottime()
         logged = False
         while (alive := process_tree.kill_family(self.pid, self.mark)) or self._popen.poll() is None:
@@ -191,3 +196,15 @@ class Child:
         self.lock.close(unlink=True)
         self.pipe.close()
         self.shared_state.close()
+
+
+def start_early(command: Sequence[str], processes: int, env: Mapping[str, str]) -> list[Child]:
+    """The first workers, started before there is a supervisor: they import the app while this process imports asyncio,
+    which is a sixth of the time of a start. Ends at a worker that cannot be started: the supervisor tries it again, and
+    reports it."""
+    process_tree.become_subreaper()
+    started: list[Child] = []
+    with contextlib.suppress(OSError, UseError):
+        for number in range(processes):
+            started.append(Child(command, number, env))  # noqa: PERF401  # those before an error are kept
+    return started

@@ -102,7 +102,8 @@ class WorkerDrain:
                 return
 
     async def _end_bodies(self) -> None:
-        log.warning("%d jobs did not finish in time and are handed back", len(self._find_endable()))
+        if count := sum(attempt.ending is not Ending.GONE for attempt in self._find_endable()):
+            log.warning("%d jobs did not finish in time and are handed back", count)
         self._dispatcher.end_all()
         await self._wait_for_bodies(min(self._grace, _FAST_GRACE) if self._fast.is_set() else self._grace)
 

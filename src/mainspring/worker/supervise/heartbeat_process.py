@@ -1,9 +1,10 @@
 """Heartbeats for a worker inside another program, from a small process beside that program.
 
 A web application has no supervisor, and a thread cannot send heartbeats while C code holds the GIL. This process can.
-It reads only the shared state, sends heartbeats while its host process is alive and not stopped, and gives the host's
-jobs back after it has seen the host dead. It never touches the host's signals, never kills a process, and ends with its
-host. It ignores the signals that a service manager sends to the whole process group, because the host drains then.
+It reads only the shared state, sends the heartbeats that its host does not send while the host process is alive and not
+stopped, and gives the host's jobs back after it has seen the host dead. It never touches the host's signals, never
+kills a process, and ends with its host. It ignores the signals that a service manager sends to the whole process group,
+because the host drains then.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import socket
 import subprocess
 import sys
 
+from mainspring.breakers.swap import count_lost_worker
 from mainspring.common.clock import boottime
 from mainspring.errors import StoreError
 from mainspring.jobs.outcomes import Outcome
@@ -146,8 +148,12 @@ class _HeartbeatLoop:
     async def _beat(self, hello: Hello) -> None:
         sender = self._sender_for(hello)
         stat = process_tree.read_stat(self._host)
-        self._next = boottime() + sender.period
+        now, due = boottime(), sender.backup_due(self._shared_state.lease_end)
+        self._next = now + sender.period
         if stat is None or stat.stopped or stat.gone:
+            return
+        if due > now:
+            self._next = min(self._next, due)
             return
         sent = await sender.send([Beat(hello.worker)])
         if sent is None:
@@ -162,10 +168,12 @@ class _HeartbeatLoop:
         retry_log = RetryLog("giving back the jobs of a dead host", log, self._outage)
         while boottime() < until:
             try:
-                await (await sender.store()).retire(hello.worker, Outcome.CRASHED, acks)
+                store = await sender.store()
+                result = await store.retire(hello.worker, Outcome.CRASHED, acks)
             except TEMPORARY as error:
                 await asyncio.sleep(retry_log.record_failure(error))
             else:
+                await count_lost_worker(store, result, Outcome.CRASHED, acks)
                 self._lock.close(unlink=True)
                 return
 

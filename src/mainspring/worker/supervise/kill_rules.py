@@ -21,6 +21,10 @@ TURN_LEASES = 3
 """Leases without a try of a turn, while the event loop and the store work, after which a worker counts as wedged."""
 SLOWEST_TURNS = 15.0
 """Seconds between two turns that are normal, whatever the lease is. The turns of an idle worker are 5 s apart."""
+MAX_GAP = 2.5
+"""Seconds. A longer time between two ticks of a worker, or between two checks of the supervisor, is a gap. A worker
+ticks twice a second. After a gap of its own the supervisor gives every worker its whole time again. So a machine that
+stood still does not look like a worker whose event loop does not run."""
 _SETTLE = 0.5  # seconds that a worker gets to fence itself after supervisor and worker were stopped together
 
 
@@ -55,7 +59,7 @@ class ChildSnapshot(NamedTuple):
     ticking_since: float
     """Since when its event loop ticks without a gap."""
     heartbeats_since: float
-    """Since when the supervisor's own heartbeats succeed; infinite while they fail."""
+    """Since when heartbeats for the worker succeed, its own or the supervisor's; infinite while they fail."""
     phase: int
     phase_since: float
     ticked: float
@@ -86,8 +90,12 @@ def decide_kill(child: ChildSnapshot) -> KillDecision | None:
     return KillDecision(cause, _find_guilty(child)) if cause else None
 
 
+def _ticked_within(child: ChildSnapshot, seconds: float) -> bool:
+    return max(child.ticked, child.moving_since) >= child.now - seconds
+
+
 def _has_blocked_loop(child: ChildSnapshot) -> bool:
-    return child.blocker >= 0 and max(child.ticked, child.moving_since) < child.now - BLOCKED_AFTER
+    return child.blocker >= 0 and not _ticked_within(child, BLOCKED_AFTER)
 
 
 def _is_stuck(child: ChildSnapshot, job: RunningBody) -> bool:
@@ -98,19 +106,25 @@ def _is_stuck(child: ChildSnapshot, job: RunningBody) -> bool:
     return replaced and job.call_slot == child.blocker and 0 < job.deadline < child.now
 
 
-def _is_overdue(child: ChildSnapshot, job: RunningBody) -> bool:
+def _is_overdue(child: ChildSnapshot, job: RunningBody, limit: float) -> bool:
+    """Whether the body is more than ``limit`` seconds past its hard limit, and could have ended."""
     if job.flags & ON_LOOP and job.call_slot != child.blocker and _has_blocked_loop(child):
         return False
-    return job.deadline > 0 and max(job.deadline, child.moving_since) + child.grace < child.now
+    return job.deadline > 0 and max(job.deadline, child.moving_since) + limit < child.now
 
 
 def _find_guilty(child: ChildSnapshot) -> tuple[RunningBody, ...]:
-    return tuple(job for job in child.jobs if _is_stuck(child, job) or _is_overdue(child, job))
+    return tuple(job for job in child.jobs if _is_stuck(child, job) or _is_overdue(child, job, child.grace))
 
 
 def _find_overdue(child: ChildSnapshot) -> KillCause | None:
-    """Stuck bodies do not count here: the worker has reported them itself, and drains its other jobs first."""
-    late = any(_is_overdue(child, job) for job in child.jobs if not _is_stuck(child, job))
+    """Stuck bodies do not count here: the worker has reported them itself, and drains its other jobs first.
+
+    A worker reports a stuck body when the grace is over, if its event loop runs. It gets a second grace for that: the
+    supervisor must not kill it, with its other jobs, in the moment before the report.
+    """
+    limit = 2 * child.grace if _ticked_within(child, MAX_GAP) else child.grace
+    late = any(_is_overdue(child, job, limit) for job in child.jobs if not _is_stuck(child, job))
     return KillCause.OVERDUE if late else None
 
 

@@ -21,6 +21,9 @@ R = TypeVar("R")
 
 log = logging.getLogger("mainspring.worker")
 
+_RESTARTS = 100
+"""How often a loop that user code has ended runs again, so that its worker can end."""
+
 
 def run_loop(
     main: Coroutine[Any, Any, R],
@@ -31,18 +34,31 @@ def run_loop(
 ) -> R:
     """Run ``main`` on a new event loop, and end the loop within about ``grace`` seconds after ``main``.
 
-    ``on_broken`` is called if user code ended the loop from inside (``sys.exit()`` in a task that it left behind).
+    ``on_broken`` is called if user code ended the loop from inside: ``sys.exit()`` or ``KeyboardInterrupt`` in another
+    task than that of a body, or ``loop.stop()``. If it returns, or is None, the loop runs again, and ``main`` can end.
     """
     loop = (factory or asyncio.new_event_loop)()
+    running = loop.create_task(main)
     try:
-        return loop.run_until_complete(main)
-    except (SystemExit, KeyboardInterrupt) as error:
-        if on_broken is not None:
-            on_broken(error)
-        raise
+        for _ in range(_RESTARTS):
+            try:
+                return loop.run_until_complete(running)
+            except BaseException as error:
+                if running.done() and not isinstance(error, (SystemExit, KeyboardInterrupt)):
+                    raise
+                if on_broken is not None:
+                    on_broken(error)
+                if running.done():
+                    raise
+        raise RuntimeError("user code ends the event loop again and again")
     finally:
         if _cancel_tasks(loop, grace):
             loop.close()
+
+
+def describe_broken(error: BaseException) -> str:
+    """How user code ended the event loop."""
+    return repr(error) if isinstance(error, (SystemExit, KeyboardInterrupt)) else "loop.stop()"
 
 
 def leave_process(code: int, *, grace: float) -> None:
@@ -72,12 +88,13 @@ def _cancel_tasks(loop: asyncio.AbstractEventLoop, grace: float) -> bool:
     for task in left:
         task.cancel()
     if left:
-        loop.run_until_complete(asyncio.wait(left, timeout=grace))
+        with contextlib.suppress(SystemExit, KeyboardInterrupt, RuntimeError):  # user code ends the loop once more
+            loop.run_until_complete(asyncio.wait(left, timeout=grace))
     stubborn = [task for task in left if not task.done()]
     if stubborn:
         names = ", ".join(repr(task.get_coro()) for task in stubborn)
         log.warning("jobs left %d tasks on the event loop that do not end: %s", len(stubborn), names)
         return False
-    with contextlib.suppress(TimeoutError):
+    with contextlib.suppress(TimeoutError, SystemExit, KeyboardInterrupt, RuntimeError):
         loop.run_until_complete(asyncio.wait_for(loop.shutdown_asyncgens(), grace))
     return True

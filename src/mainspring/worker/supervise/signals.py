@@ -11,7 +11,6 @@ the call and wakes the loop; the work is done on the loop.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import faulthandler
 import os
@@ -66,6 +65,8 @@ def handle_stop_signals(on_stop: Callable[[], None]) -> Iterator[None]:
 
     A signal that the parent process has set to be ignored (``nohup``) stays ignored.
     """
+    import asyncio  # the supervisor starts its workers before it imports this
+
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     ours = [number for number, handler in before.items() if handler is not signal.SIG_IGN]

@@ -53,8 +53,12 @@ class Supervisor:
     lives of the workers to the thread that started them.
     """
 
-    def __init__(self, command: Sequence[str], processes: int = 1, *, env: Mapping[str, str] | None = None) -> None:
-        self.children: list[Child] = []
+    def __init__(
+        self, command: Sequence[str], processes: int = 1, *, env: Mapping[str, str] | None = None,
+        started: Sequence[Child] = (),
+    ) -> None:  # fmt: skip
+        """``started``: workers that run already, of ``start_early``."""
+        self.children = list(started)
         self._command = list(command)
         self._env = dict(os.environ if env is None else env)
         self._restarts = RestartPolicy(processes)
@@ -83,6 +87,8 @@ class Supervisor:
         with contextlib.suppress(OSError, UseError):  # reported when the first worker is started
             death_lock.remove_stale_locks()
         with signals.handle_stop_signals(self._stops), self._forward_quit_signal():
+            for child in self.children:
+                self._loop.add_reader(child.pipe, self._read_messages, child)
             try:
                 await self._watch()
             finally:
@@ -191,11 +197,11 @@ class Supervisor:
                 code=code,
                 places=child.places,
             )
-            result = await self._heartbeats.retire(child.hello, cause, acks)
+            result, breakers = await self._heartbeats.retire(child.hello, cause, acks)
             if result.taken:
                 failure_log.log_dead_with_worker(worker, _describe_end(child), result.dead, acks)
             if result.taken and child.hello.hooks:
-                self._unreported += moved_by_acks(worker, acks) + moved_by_rescue(worker, result)
+                self._unreported += moved_by_acks(worker, acks) + moved_by_rescue(worker, result, breakers)
                 del self._unreported[_MAX_UNREPORTED:]
             if result.taken and (cause is Outcome.CRASHED or child.kill_decision):
                 log.warning(

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import cached_property
+from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import unquote
 
 import psycopg
 from psycopg import waiting
 from psycopg.abc import PQGen, PQGenConn
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 from psycopg.rows import TupleRow
 
 from mainspring.common.redact import redact
-from mainspring.errors import BadUrl
+from mainspring.errors import BadUrl, did_you_mean
+from mainspring.stores.postgres.driver.native import NativeRows, NativeStatements, NativeStep
 from mainspring.stores.shared.deadlines import blocking_deadline
 
 R = TypeVar("R")
@@ -52,11 +57,25 @@ _SESSION = {
 
 def parse_url(url: str) -> dict[str, Any]:
     """The connection parameters of a URL, with our own limits as defaults."""
+    _check_parameters(url)
     try:
         given = conninfo_to_dict(url)
     except psycopg.ProgrammingError as why:
         raise BadUrl(url, redact(str(why).strip())) from None
     return {**_DEFAULTS, **given}
+
+
+def _check_parameters(url: str) -> None:
+    """Raise ``BadUrl`` for a parameter that libpq does not know, with the ones that it knows."""
+    known = {"ssl", *(each.keyword.decode() for each in Conninfo.get_defaults())}
+    for each in url.partition("?")[2].split("&"):
+        name = unquote(each.partition("=")[0])
+        if name and name not in known:
+            raise BadUrl(
+                url,
+                f"has the unknown parameter {name!r}{did_you_mean(name, known)}",
+                hint=f"Known parameters, of libpq: {', '.join(sorted(known))}.",
+            )
 
 
 def add_session_settings(given: dict[str, Any], **more: str) -> dict[str, Any]:
@@ -71,6 +90,31 @@ def make_listen_connect(url: str) -> Callable[[], Awaitable[AsyncServerConnectio
     return lambda: AsyncServerConnection.connect(**given, autocommit=True)
 
 
+class AsyncServerPipeline(psycopg.AsyncPipeline):
+    """A pipeline that says nothing when a call in it was interrupted: its connection is closed, so that the driver
+    would log a warning, "error ignored terminating", for each cancelled call."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(self._conn, AsyncServerConnection) and self._conn.interrupted:
+            self._exit(error)
+        else:
+            await super().__aexit__(kind, error, trace)
+
+
+class ServerPipeline(psycopg.Pipeline):
+    """As :class:`AsyncServerPipeline`, for blocking calls."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(self._conn, ServerConnection) and self._conn.interrupted:
+            self._exit(error)
+        else:
+            super().__exit__(kind, error, trace)
+
+
 class AsyncServerConnection(psycopg.AsyncConnection[TupleRow]):
     """A connection that is closed when a call on it is interrupted (cancelled, or by a time limit of a job): its
     protocol state is unknown from then on.
@@ -78,6 +122,17 @@ class AsyncServerConnection(psycopg.AsyncConnection[TupleRow]):
     The driver would wait until the server confirms the interruption, and a server that does not answer would
     hold up a caller whose time is over.
     """
+
+    interrupted = False
+    """A call was interrupted, and the connection is closed because of that."""
+
+    @cached_property
+    def _native(self) -> NativeStatements:
+        return NativeStatements(self.info.encoding)
+
+    async def run_native(self, step: NativeStep) -> NativeRows:
+        """Run a native statement in a transaction of its own."""
+        return await self.wait(self._native.run(self.pgconn, step))
 
     @classmethod
     async def connect(cls, *given: Any, **named: Any) -> Self:
@@ -94,13 +149,23 @@ class AsyncServerConnection(psycopg.AsyncConnection[TupleRow]):
         except psycopg.Error as error:
             if (own := _interruption_in(error)) is None:
                 raise
-            self.drop()
-            _end(gen)
+            self._interrupt(gen)
             raise own from None
         except (Exception, asyncio.CancelledError):
-            self.drop()
-            _end(gen)
+            self._interrupt(gen)
             raise
+
+    @asynccontextmanager
+    async def pipeline(self) -> AsyncIterator[psycopg.AsyncPipeline]:
+        if self._pipeline is None:
+            self._pipeline = AsyncServerPipeline(self)
+        async with super().pipeline() as pipeline:
+            yield pipeline
+
+    def _interrupt(self, gen: PQGen[Any]) -> None:
+        self.interrupted = True
+        self.drop()
+        _end(gen)
 
     def drop(self) -> None:
         """Close at once, without the event loop."""
@@ -116,6 +181,16 @@ class ServerConnection(psycopg.Connection[TupleRow]):
 
     until: float | None = None
     """The monotonic time at which the call that uses this connection must end."""
+    interrupted = False
+    """As in :class:`AsyncServerConnection`."""
+
+    @cached_property
+    def _native(self) -> NativeStatements:
+        return NativeStatements(self.info.encoding)
+
+    def run_native(self, step: NativeStep) -> NativeRows:
+        """Run a native statement in a transaction of its own."""
+        return self.wait(self._native.run(self.pgconn, step))
 
     @classmethod
     def _connect_gen(cls, conninfo: str = "", **named: Any) -> PQGenConn[Self]:
@@ -141,9 +216,17 @@ class ServerConnection(psycopg.Connection[TupleRow]):
         except psycopg.Error:
             raise
         except BaseException:  # the call was interrupted
+            self.interrupted = True
             self.pgconn.finish()
             _end(limited)
             raise
+
+    @contextmanager
+    def pipeline(self) -> Iterator[psycopg.Pipeline]:
+        if self._pipeline is None:
+            self._pipeline = ServerPipeline(self)
+        with super().pipeline() as pipeline:
+            yield pipeline
 
     def _before(self, until: float, gen: PQGen[R]) -> PQGen[R]:
         """Run ``gen`` until its time is over: the waiting loop of psycopg resumes it each ``interval``, ready or

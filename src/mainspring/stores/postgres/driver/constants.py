@@ -29,6 +29,9 @@ ERROR_KEY_CONFLICT: Final = "MS006"
 """The key is held by a job with other arguments. Message: the ids of the holder and of the refused job. Detail: the
 task."""
 
+ERROR_FLOW_CLOSED: Final = "MS007"
+"""The flow takes no further jobs. Message: the id of the job that was to wait for them."""
+
 # ---- numbers that the columns can hold ----------------------------------------------------------------
 
 UNLIMITED: Final = 2**62
@@ -57,6 +60,31 @@ RESERVED_PLACE: Final = "next"
 
 RESTED_BUCKET: Final = "rest"
 """Id in ``holders`` of a bucket in which no place is reserved for a while, because a holder has just released one."""
+
+FOLLOWED_ANY: Final = shared.FOLLOWED_SUCCESS | shared.FOLLOWED_OTHER
+"""The bits of the column ``followed`` for follow-up jobs."""
+
+IS_JOIN: Final = 4
+"""A bit of the column ``followed``, beside ``FOLLOWED_SUCCESS`` and ``FOLLOWED_OTHER``: the job is a join."""
+
+EDGE_MEMBER: Final = "member"
+"""Policy of the edge from a member to its join: the join counts the end."""
+
+EDGE_HOLD: Final = "hold"
+"""Policy of the edge from a job to itself: a join that is open, or a job whose other edges are being written."""
+
+EDGE_STAYS: Final = "stays"
+"""Effect of the end of a parent on an edge that is not resolved by it."""
+
+FIRST_DEATH, UNHELD = "first_death", "unheld"
+"""In place of the end of a parent: the first member of this join is dead; the edge ``hold`` of this job is resolved."""
+
+RELEASE_CHILDREN, CANCEL_FLOW, DELETE_FLOW = "release", "cancel", "delete"
+"""What promotions still have to do for a flow."""
+
+NEAR_END: Final = 8
+"""A join that waits for at most this many jobs more than end now is expected to end, and its children are locked with
+it: other transactions may end the others before this one has the lock."""
 
 GUILT_NONE, GUILT_CRASHED, GUILT_SUSPECT = 0, 1, 2
 """The groups that a crash is charged to: see ``mainspring.jobs.lanes.guilt``."""
@@ -103,6 +131,9 @@ wants."""
 
 STRAYS_SEARCHED: Final = 100
 """Jobs below one low-water mark that a search looks at."""
+
+ABOVE_ALL_SEQS: Final = 2**63 - 1
+"""The end of a range of ``seq`` values that has no bound."""
 
 # ---- retention ----------------------------------------------------------------------------------------
 

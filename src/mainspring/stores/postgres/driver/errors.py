@@ -11,6 +11,7 @@ from psycopg import errors as pg
 from mainspring.common.redact import redact
 from mainspring.errors import (
     EnqueueError,
+    FlowClosed,
     KeyConflict,
     KeyTaken,
     QueueDisabled,
@@ -63,13 +64,14 @@ _MEANINGS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[Store
 )  # fmt: skip
 
 
-def translate(error: Exception, url: str = "") -> StoreError | EnqueueError | None:
+def translate(error: Exception, url: str = "", namespace: str = "default") -> StoreError | EnqueueError | None:
     """The contract's error for an error of psycopg; None for an error of another library or a bug of ours."""
     if isinstance(error, psycopg.Error) and (own := _translate_own(error, url)):
         return own
     for kinds, meaning, what, hint in _MEANINGS:
         if isinstance(error, kinds):
-            return meaning(f"{what}: {redact(_message(error))}", url=url, hint=hint)
+            where = f" --url URL --namespace {namespace}" if hint == MIGRATE and namespace != "default" else ""
+            return meaning(f"{what}: {redact(_message(error))}", url=url, hint=hint + where)
     return None
 
 
@@ -107,6 +109,8 @@ def _translate_own(error: psycopg.Error, url: str) -> StoreError | EnqueueError 
             return QueueDisabled(_message(error), detail)
         case constants.ERROR_QUEUE_FULL:
             return queue_full(_message(error), **msgspec.json.decode(detail or "{}"))
+        case constants.ERROR_FLOW_CLOSED:
+            return FlowClosed(UUID(_message(error)))
         case constants.ERROR_REFUSED:
             return StoreConflict(_message(error), url=url)
     return None

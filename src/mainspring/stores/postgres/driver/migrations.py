@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
-        "schema/base", "schema/jobs", "schema/keys", "schema/queues", "schema/limits", "schema/holders",
-        "schema/breakers", "schema/schedules", "schema/fleet", "schema/reports",
+        "schema/base", "schema/jobs", "schema/flows", "schema/keys", "schema/queues", "schema/limits",
+        "schema/holders", "schema/breakers", "schema/schedules", "schema/fleet", "schema/reports",
         "lanes", "fair", "limits/declare", "limits/capacity", "limits/rates", "limits/waiting", "limits/clock",
-        "holders", "breakers", "queues", "keys", "enqueue", "finish", "follow_ups", "dependencies", "ack",
+        "holders", "breakers", "queues", "keys", "enqueue", "finish", "flows", "follow_ups", "ack",
         "claim/lanes", "claim/unkeyed", "claim/unlimited", "claim/limited", "claim/take", "claim/low_water",
         "turn", "fleet", "promote", "actions", "prune", "reports", "schedules", "documents",
     ),

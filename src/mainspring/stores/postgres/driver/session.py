@@ -14,10 +14,10 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import Any, LiteralString, NamedTuple
+from typing import Any, LiteralString, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import errors as pg
@@ -32,8 +32,11 @@ from mainspring.stores.postgres.driver.connections import (
     parse_url,
 )
 from mainspring.stores.postgres.driver.errors import misconfigured
+from mainspring.stores.postgres.driver.native import PREPARE_AFTER, NativeRows, NativeStep
 from mainspring.stores.postgres.driver.pool import ConnectionPool, is_alive
 from mainspring.stores.shared.deadlines import blocking_deadline
+
+R = TypeVar("R")
 
 Params = Mapping[str, Any]
 Rows = list[TupleRow]
@@ -43,8 +46,6 @@ TRIES = 3
 """How often a call that the server rolls back is tried."""
 _LOOK_AGAIN = 0.05
 """Seconds after which a blocking call that waits for a connection looks again, if it was not woken."""
-PREPARE_AFTER = 5
-"""A statement that a session runs this often is prepared on the server."""
 _READ_SETTINGS = "select current_setting('synchronous_commit'), current_setting('fsync')"
 _SET_LOCAL = (
     "select set_config('statement_timeout', %(limit)s, true), set_config('synchronous_commit', %(commit)s, true)"
@@ -111,6 +112,11 @@ class Sessions:
         return self._server
 
     @property
+    def takes_native(self) -> bool:
+        """Whether a session is ours alone, so that a statement needs no transaction with settings around it."""
+        return not self._pooler
+
+    @property
     def waits_for_disk(self) -> bool:
         """Whether commits wait, at least for the disk."""
         return self.server.commit != "off"
@@ -136,21 +142,8 @@ class Sessions:
         self, sql: LiteralString, params: Params, *, prepare: bool | None = None, first: Sequence[Step] = ()
     ) -> Rows:
         """Run one statement, read committed, in a transaction of its own or after the statements of ``first``."""
-        for left in reversed(range(TRIES)):
-            try:
-                return await self._once(sql, params, prepare, first)
-            except _ROLLED_BACK:
-                if not left:
-                    raise
-        raise AssertionError("unreachable")
 
-    async def _once(self, sql: LiteralString, params: Params, prepare: bool | None, first: Sequence[Step]) -> Rows:
-        self._after_fork()
-        pool = self._pool
-        if pool is None:
-            raise not_open(self._url)
-        connection = await pool.take()
-        try:
+        async def run(connection: AsyncServerConnection) -> Rows:
             if not (self._pooler or first):
                 return await (await connection.execute(sql, params, prepare=prepare, binary=True)).fetchall()
             async with connection.pipeline(), connection.transaction():
@@ -158,6 +151,30 @@ class Sessions:
                     await connection.execute(step, given, binary=True)
                 cursor = await connection.execute(sql, params, prepare=prepare, binary=True)
             return await cursor.fetchall()
+
+        return await self._repeated(run)
+
+    async def native_rows(self, step: NativeStep) -> NativeRows:
+        """Run a native statement in a transaction of its own; not behind a pooler."""
+        return await self._repeated(lambda connection: connection.run_native(step))
+
+    async def _repeated(self, run: Callable[[AsyncServerConnection], Awaitable[R]]) -> R:
+        for left in reversed(range(TRIES)):
+            try:
+                return await self._once(run)
+            except _ROLLED_BACK:
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _once(self, run: Callable[[AsyncServerConnection], Awaitable[R]]) -> R:
+        self._after_fork()
+        pool = self._pool
+        if pool is None:
+            raise not_open(self._url)
+        connection = await pool.take()
+        try:
+            return await run(connection)
         except pg.ReadOnlySqlTransaction:
             connection.drop()  # another server is the primary now: a new connection may find it
             raise
@@ -172,23 +189,34 @@ class Sessions:
         ``may_wait``: an open transaction of another program can hold the statement up. One connection is left for
         statements that cannot be held up.
         """
-        for left in reversed(range(TRIES)):
-            try:
-                with self._borrow(may_wait) as connection:
-                    return self._once_now(connection, sql, params)
-            except _ROLLED_BACK:
-                if not left:
-                    raise
-        raise AssertionError("unreachable")
 
-    def _once_now(self, connection: ServerConnection, sql: LiteralString, params: Params) -> Rows:
-        try:
+        def run(connection: ServerConnection) -> Rows:
             if not self._pooler:
                 return run_on(connection, sql, params)
             with connection.pipeline(), connection.transaction():
                 for step, given in self._preamble():
                     connection.execute(step, given, binary=True)
                 return run_on(connection, sql, params)
+
+        return self._repeated_now(run, may_wait)
+
+    def native_rows_now(self, step: NativeStep) -> NativeRows:
+        """Run a native statement that cannot be held up, as :meth:`rows_now` does; not behind a pooler."""
+        return self._repeated_now(lambda connection: connection.run_native(step), may_wait=False)
+
+    def _repeated_now(self, run: Callable[[ServerConnection], R], may_wait: bool) -> R:
+        for left in reversed(range(TRIES)):
+            try:
+                with self._borrow(may_wait) as connection:
+                    return self._once_now(connection, run)
+            except _ROLLED_BACK:
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _once_now(self, connection: ServerConnection, run: Callable[[ServerConnection], R]) -> R:
+        try:
+            return run(connection)
         except pg.ReadOnlySqlTransaction:
             connection.close()  # as in _once
             raise

@@ -25,10 +25,13 @@ from typing import LiteralString
 
 import psycopg
 from psycopg import sql
+from psycopg.pq import Format
 
 from mainspring.common.pause import GrowingPause
-from mainspring.jobs.records import Batch
+from mainspring.jobs.records import JobBatch
+from mainspring.stores.postgres.driver.arrays import words
 from mainspring.stores.postgres.driver.connections import AsyncServerConnection
+from mainspring.stores.postgres.driver.native import NativeStep
 from mainspring.stores.postgres.driver.session import Rows, Step
 
 NOTIFY = "select set_config('synchronous_commit', 'off', true), pg_notify(c, '') from unnest(%(channels)s::text[]) c"
@@ -68,7 +71,7 @@ def channel(schema: str, queue: str) -> str:
     return f"{schema[:20]}:{hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}"
 
 
-def ready_queues(batch: Batch) -> set[str]:
+def ready_queues(batch: JobBatch) -> set[str]:
     """The queues to which a batch brings jobs that may be ready at once."""
     return {job.queue for job in batch.jobs if not job.delay and job.run_at is None}
 
@@ -105,15 +108,24 @@ class Notifier:
 class NotifyingEnqueue:
     """One enqueue that notifies with its own commit. Queues that this process notified a moment ago are left out."""
 
-    def __init__(self, notifier: Notifier, batch: Batch, call: Step) -> None:
-        self.step = call
-        """The statement to run."""
+    def __init__(self, notifier: Notifier, batch: JobBatch) -> None:
         self._notifier = notifier
         self._ready = ready_queues(batch)
         self._notified = notifier.quiet(self._ready)
         self._at = time.monotonic()
-        if self._notified:
-            self.step = _add_notify(call[0]), {**call[1], "channels": notifier.channels(self._notified)}
+
+    def step(self, call: Step) -> Step:
+        """The statement to run for this enqueue."""
+        if not self._notified:
+            return call
+        return _add_notify(call[0]), {**call[1], "channels": self._notifier.channels(self._notified)}
+
+    def native_step(self, call: NativeStep) -> NativeStep:
+        """The native statement to run for this enqueue."""
+        if not self._notified:
+            return call
+        channels = words(self._notifier.channels(self._notified))
+        return NativeStep(_add_native_notify(call.sql), (*call.values, channels), (*call.formats, Format.TEXT))
 
     @property
     def unsettled(self) -> bool:
@@ -121,11 +133,11 @@ class NotifyingEnqueue:
         return bool(self._notified)
 
     def own_rows(self, rows: Rows) -> Rows:
-        """The rows of the enqueue itself."""
+        """The rows of the enqueue itself: without rows, a notifying statement has one row of nulls."""
         if not self._notified:
             return rows
         self._notifier.note(self._notified, self._at)
-        return [row for row in rows if row[0] is not None]
+        return [row for row in rows if any(value is not None for value in row)]
 
     def take_due(self, freed: Iterable[str]) -> list[str]:
         """The channels to notify now that all is committed; ``freed`` are queues in which older jobs became ready."""
@@ -135,6 +147,12 @@ class NotifyingEnqueue:
 @cache
 def _add_notify(call: LiteralString) -> LiteralString:
     return _NOTIFYING.replace("{call}", call)
+
+
+@cache
+def _add_native_notify(call: bytes) -> bytes:
+    last = b"$%d" % (call.count(b"$") + 1)
+    return _NOTIFYING.encode().replace(b"%(channels)s", last).replace(b"{call}", call)
 
 
 class ListenerHub:
@@ -259,8 +277,14 @@ class PostgresListener:
         self._hub = hub
         self._woken = asyncio.Event()
         self._echo: asyncio.TimerHandle | None = None
+        self._echo_at = 0.0
+        """By the clock of the loop: the commits that the last notification stands for are complete then."""
         self._subscribed = asyncio.Event()
         self._settled = asyncio.Event()
+
+    @property
+    def is_always_woken(self) -> bool:
+        return self._subscribed.is_set()
 
     async def wait(self, timeout: float) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -281,11 +305,15 @@ class PostgresListener:
 
     def wake(self) -> None:
         self._woken.set()
+        loop = asyncio.get_running_loop()
+        self._echo_at = loop.time() + _ECHO
         if self._echo is None:
-            self._echo = asyncio.get_running_loop().call_later(_ECHO, self._wake_again)
+            self._echo = loop.call_at(self._echo_at, self._wake_again)
 
     def _wake_again(self) -> None:
-        self._echo = None
+        loop = asyncio.get_running_loop()
+        is_last = loop.time() >= self._echo_at  # else another notification came since the timer was set
+        self._echo = None if is_last else loop.call_at(self._echo_at, self._wake_again)
         self._woken.set()
 
     def on_subscribed(self) -> None:

@@ -17,15 +17,16 @@ MAX_BYTES = 256 * 1024 * 1024
 
 ACKS = """array(
         select row(a.n, a.id, a.token, a.outcome, a."to", a.reason, a.delay, a.due, a.result, a.error, a.label,
-            a.refund, a.park, a.slow, a.spent::jsonb, a.fault, a.buckets::jsonb, a.schedule)::{schema}.ack_v1
+            a.refund, a.unstarted, a.park, a.slow, a.spent::jsonb, a.buckets::jsonb, a.ran
+        )::{schema}.ack_v1
         from unnest(%(a_id)b::bytea[], %(a_token)s::bigint[], %(a_outcome)b::text[], %(a_to)b::text[],
             %(a_reason)b::text[], %(a_delay)s::bigint[], %(a_due)s::bigint[], %(a_result)b::bytea[],
-            %(a_error)b::bytea[], %(a_label)b::text[], %(a_refund)s::boolean[], %(a_park)s::boolean[],
-            %(a_slow)s::bigint[], %(a_spent)b::text[], %(a_fault)b::text[], %(a_buckets)b::text[],
-            %(a_schedule)b::text[]
+            %(a_error)b::bytea[], %(a_label)b::text[], %(a_refund)s::boolean[], %(a_unstarted)s::boolean[],
+            %(a_park)s::boolean[], %(a_slow)s::bigint[], %(a_spent)b::text[],
+            %(a_buckets)b::text[], %(a_ran)s::bigint[]
         ) with ordinality as a(
-            id, token, outcome, "to", reason, delay, due, result, error, label, refund, park, slow, spent, fault,
-            buckets, schedule, n
+            id, token, outcome, "to", reason, delay, due, result, error, label, refund, unstarted, park, slow,
+            spent, buckets, ran, n
         )
     )"""
 """Acks as an argument of a function; :func:`ack_params` has the parameters."""
@@ -53,12 +54,12 @@ def ack_params(acks: Sequence[Ack]) -> dict[str, Any]:
         "a_error": [ack.error for ack in acks],
         "a_label": [ack.label for ack in acks],
         "a_refund": flags(ack.refund for ack in acks),
+        "a_unstarted": flags(ack.unstarted for ack in acks),
         "a_park": flags(ack.park for ack in acks),
         "a_slow": numbers(ack.slow for ack in acks),
         "a_spent": [spent_json(ack.spent) for ack in acks],
-        "a_fault": [ack.fault or None for ack in acks],
-        "a_buckets": [labelled_json(ack.buckets) if ack.buckets or not ack.part else "[]" for ack in acks],
-        "a_schedule": [ack.part or None for ack in acks],
+        "a_buckets": [labelled_json(ack.buckets) for ack in acks],
+        "a_ran": numbers(ack.run_us for ack in acks),
     }
 
 
@@ -82,7 +83,7 @@ def _is_storable(ack: Ack) -> bool:
         return False
     if (ack.spent or ack.slow) and not is_storable_use(ack.spent, ack.slow):
         return False
-    if not storable(ack.part) or not all(storable(each.limit) and abs(each.cost) < INT_MAX for each in ack.buckets):
+    if not all(storable(each.limit) and abs(each.cost) < INT_MAX for each in ack.buckets):
         return False
     if ack.to is State.SUCCEEDED:
         return allows(ack.action, State.RUNNING, ack.to)

@@ -10,6 +10,7 @@ from mainspring.errors import InvalidOption
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import ActResult
 from mainspring.states import Action, State, sources
+from mainspring.stores.postgres.driver.constants import IS_JOIN
 from mainspring.stores.postgres.driver.database import Database
 from mainspring.stores.postgres.driver.session import Rows, Step
 from mainspring.stores.postgres.driver.statements import fill_schema
@@ -37,7 +38,8 @@ _KEY_IS_FREE = """not exists (
     )
 )"""
 _STILL_TO_DO = {
-    Action.CANCEL: "ordered is null", Action.REPRIORITISE: "priority <> %(priority)s", Action.RETRY: _KEY_IS_FREE,
+    Action.CANCEL: "ordered is null", Action.REPRIORITISE: "priority <> %(priority)s",
+    Action.RETRY: f"followed & {IS_JOIN} = 0 and {_KEY_IS_FREE}",
 }  # fmt: skip
 """Conditions that keep a repeated call from finding the same jobs, which stay in a state that the action accepts."""
 

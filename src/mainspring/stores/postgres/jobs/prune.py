@@ -16,7 +16,7 @@ from mainspring.stores.postgres.driver.constants import DAYS_AHEAD
 from mainspring.stores.postgres.driver.database import Database
 
 _PRUNE = """
-select {schema}.prune_v1(
+select deleted, woken from {schema}.prune_v1(
     %(limit)s::integer, %(now)s::bigint, %(keep)s::bigint, %(keep_count)s::integer, %(keep_at_least)s::bigint,
     %(keep_dead)s::bigint, %(keep_dead_count)s::integer, %(keep_workers)s::bigint
 )
@@ -43,7 +43,8 @@ async def prune(db: Database, partitions: PartitionKeeper, retention: Retention,
     if dropped is None:
         return limit
     params = {**msgspec.structs.asdict(retention), "limit": limit, "now": db.now()}
-    ((deleted,),) = await db.rows(_PRUNE, params)
+    ((deleted, woken),) = await db.rows(_PRUNE, params)
+    await db.wake(woken)
     return dropped + int(deleted)
 
 

@@ -24,14 +24,22 @@ from mainspring.stores.postgres.jobs.finish import TABLES
 from mainspring.stores.postgres.rows import JOB_COLUMNS, job_row
 
 _PROGRESS = "(select p.data from {schema}.progress p where p.job = id)"
+_DEPS = (
+    f"case when state || '' = '{State.BLOCKED.value}' then deps"
+    " - (select count(*)::integer from {schema}.edges e where e.parent = id and e.child = id) else deps end"
+)
+"""Without the edge of an open join to itself."""
 _LIVE_VALUES = {
-    "reason": "null::text", "finished": "null::bigint", "ordered": "ordered is not null", "progress": _PROGRESS,
-    "result": "null::bytea", "error": "null::bytea", "note": "null::text",
+    "deps": _DEPS, "reason": "null::text", "finished": "null::bigint", "ran": "null::bigint",
+    "ordered": "ordered is not null",
+    "progress": _PROGRESS, "result": "null::bytea", "error": "null::bytea", "note": "null::text",
 }  # fmt: skip
 _ENDED_VALUES = {
-    "due": "null::bigint", "deps": "0", "ordered": "false", "progress": _PROGRESS, "buckets": "null::text[]",
-    "costs": "null::bigint[]",
-}  # fmt: skip
+    "due": "null::bigint",
+    "deps": "0",
+    "ordered": "false",
+    "progress": _PROGRESS,
+}
 
 
 def _columns(values: dict[str, str]) -> str:
@@ -42,11 +50,8 @@ def _columns(values: dict[str, str]) -> str:
 _COLUMNS = {table: _columns(_LIVE_VALUES if table == "jobs" else _ENDED_VALUES) for table in TABLES}
 _VALUES = {"queue": "queue", "task": "task", "error": "coalesce(label, reason)"}
 _MOMENTS = {"jobs": "enqueued", "finished": "finished", "dead": "finished"}
-_BLOCKED = f"""select '{State.BLOCKED.value}', (select count(distinct child) from {{schema}}.edges) + (
-    select count(*) from {{schema}}.jobs j where j.held_place is not null
-    and not exists (select 1 from {{schema}}.edges e where e.child = j.id)
-)"""
-"""A blocked job has a parent, or is held by its schedule."""
+_BLOCKED = f"select '{State.BLOCKED.value}', count(distinct child) from {{schema}}.edges"
+"""A blocked job has a parent."""
 _COUNT_BY_STATE = {
     state: f"select '{state.value}', count(*) from {{schema}}.{table} where state = '{state.value}'"
     for table, states in TABLES.items()

@@ -18,7 +18,7 @@ select * from {schema}.report_v1(
 )
 """
 _ATTEMPTS = """
-select token, epoch, attempt, worker, started, ended, outcome, error
+select token, epoch, attempt, worker, started, ended, ran, outcome, error
 from {schema}.attempts where job = %(job)s order by token
 """
 _LOGS = "select at, level, text, n from {schema}.logs where job = %(job)s and n > %(after)s::bigint order by n"

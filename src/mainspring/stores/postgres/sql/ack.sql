@@ -4,36 +4,35 @@
 -- ack_successes: running -> succeeded for plain successes: no cancel order, no follow-up job for this end. Jobs that
 -- name buckets only if p_limited says that the caller has locked them. One statement moves them. A row that another
 -- transaction has locked is waited for and looked at again; a job that does not fit any more is left for apply_acks.
--- The children are resolved in a statement after it.
--- returns which jobs were moved, the queues in which a job became ready, and the schedules of the jobs, to be noted
+-- The caller resolves the children, together with those of the other acks.
+-- returns which jobs were moved, and whether one of them has children
 create function {schema}.ack_successes_v1(
-    p_worker text, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_limited boolean, p_now bigint
+    p_worker text, p_id bytea[], p_token bigint[], p_result bytea[], p_error bytea[], p_ran bigint[],
+    p_limited boolean, p_now bigint
 ) returns {schema}.moved_v1 language plpgsql as $$
 declare
     v_done bytea[];
     v_token bigint[];
-    v_schedules text[];
-    v_woken text[] := '{}';
 begin
     -- By primary key; state and worker are expressions (see docs/internals/postgres-plans.md).
     with gone as (
-        delete from {schema}.jobs j using unnest(p_id, p_token, p_result, p_error) as a(id, token, result, error)
+        delete from {schema}.jobs j using unnest(p_id, p_token, p_result, p_error, p_ran) as a(id, token, result, error, ran)
         where j.id = any(array[a.id]) and j.token = a.token and j.state || '' = {RUNNING} and j.worker || '' = p_worker
             and j.ordered is null and (j.buckets is null or j.buckets = '{}' or p_limited) and j.followed & {FOLLOWED_SUCCESS} = 0
         returning j.seq, j.token, j.enqueued, j.priority, j.attempt, j.epoch, j.crashes, j.crash_limit, j.followed, j.early,
             j.id, j.task, j.queue, j.home, j.lane, j.record, j.started, j.expires, j.keep, j.key, j.buckets,
-            j.costs, j.schedule, a.result, a.error
+            j.costs, a.result, a.error, a.ran
     ), kept as (
         insert into {schema}.finished (
             seq, token, enqueued, finished, priority, attempt, epoch, crashes, crash_limit, followed, early, id, state, task,
-            queue, home, lane, record, worker, started, result, error, expires, keep, drop_at, key, buckets, costs, schedule
+            queue, home, lane, record, worker, started, ran, result, error, expires, keep, drop_at, key, buckets, costs
         )
         select seq, token, enqueued, p_now, priority, attempt, epoch, crashes, crash_limit, followed, early, id,
             {SUCCEEDED}, task,
-            queue, home, lane, record, p_worker, started, result, error, expires, keep,
-            case when keep is not null then p_now + least(keep, {UNLIMITED}) end, key, buckets, costs, schedule
+            queue, home, lane, record, p_worker, started, ran, result, error, expires, keep,
+            case when keep is not null then p_now + least(keep, {UNLIMITED}) end, key, buckets, costs
         from gone
-        returning id, token, buckets, schedule
+        returning id, token, buckets
     ), freed as (
         select b.name, sum(k.n) as n from (
             select kept.buckets, count(*) as n from kept where p_limited group by kept.buckets
@@ -45,27 +44,23 @@ begin
         update {schema}.bucket_uses u set n = u.n - f.n from freed f
         where u.bucket = any(array[f.name]) and u.worker = p_worker and u.n > f.n
     )
-    select coalesce(array_agg(kept.id), '{}'), coalesce(array_agg(kept.token), '{}'),
-        array_agg(kept.schedule) filter (where kept.schedule is not null)
-    into v_done, v_token, v_schedules from kept;
-    if exists (select 1 from {schema}.edges e where e.parent = any(v_done)) then
-        v_woken := {schema}.resolve_dependents_v1(v_done, array_fill(true, array[cardinality(v_done)]), p_now);
-    end if;
-    return (v_done, v_token, v_woken, v_schedules);
+    select coalesce(array_agg(kept.id), '{}'), coalesce(array_agg(kept.token), '{}')
+    into v_done, v_token from kept;
+    return (v_done, v_token, '{}'::text[], exists (select 1 from {schema}.edges e where e.parent = any(v_done)));
 end
 $$;
 
 -- list_unmoved_acks: those of these successes that were not moved, as acks.
 create function {schema}.list_unmoved_acks_v1(p_moved {schema}.moved_v1, p_id bytea[], p_token bigint[], p_result bytea[],
-    p_error bytea[])
+    p_error bytea[], p_ran bigint[])
 returns {schema}.ack_v1[] language plpgsql as $$
 begin
     return array(
         select row(
-            -u.n, u.id, u.token, {SUCCEEDED}, {SUCCEEDED}, null, 0, null, u.result, u.error, null, false, false, 0, null,
-                null, null, null
+            -u.n, u.id, u.token, {SUCCEEDED}, {SUCCEEDED}, null, 0, null, u.result, u.error, null, false, false, false, 0, null,
+                null, u.ran
         )::{schema}.ack_v1
-        from unnest(p_id, p_token, p_result, p_error) with ordinality as u(id, token, result, error, n)
+        from unnest(p_id, p_token, p_result, p_error, p_ran) with ordinality as u(id, token, result, error, ran, n)
         where not exists (
             select 1 from unnest(p_moved.done, p_moved.token) as d(id, token) where d.id = u.id and d.token = u.token
         )
@@ -73,11 +68,13 @@ begin
 end
 $$;
 
--- apply_acks: running -> where each ack says, or cancelled if a cancel order waits.
+-- apply_acks: running -> where each ack says, or cancelled if a cancel order waits. p_ended: parents that ended before, see
+-- finish.
 -- returns one row per ack that was not applied, already (the same ack of the same owner was applied before) or stale;
 -- and one row per queue in which a job became ready
-create function {schema}.apply_acks_v1(p_worker text, p_acks {schema}.ack_v1[], p_now bigint)
-returns table (kind text, id bytea, token bigint, queue text) language plpgsql as $$
+create function {schema}.apply_acks_v1(
+    p_worker text, p_acks {schema}.ack_v1[], p_now bigint, p_ended {schema}.parent_end_v1[] default '{}'
+) returns table (kind text, id bytea, token bigint, queue text) language plpgsql as $$
 #variable_conflict use_column
 declare
     v_ids bytea[] := array(select a.id from unnest(p_acks) a);
@@ -98,13 +95,13 @@ begin
     v_woken := v_woken || {schema}.finish_v1(
         array(
             select case when j.ordered is null
-                then row(a.id, a."to", a.reason, a.result, a.error, a.label, null, a.refund::integer)::{schema}.ending_v1
+                then row(a.id, a."to", a.reason, a.result, a.error, a.label, null, a.refund::integer, a.ran)::{schema}.ending_v1
                 else row(
-                    a.id, {CANCELLED}, {BY_USER}, null, a.error, null, nullif(j.ordered, ''), a.refund::integer
+                    a.id, {CANCELLED}, {BY_USER}, null, a.error, null, nullif(j.ordered, ''), a.refund::integer, a.ran
                 )::{schema}.ending_v1 end
             from unnest(v_applicable) a join {schema}.jobs j on j.id = any(array[a.id])
             where j.token = a.token and j.state || '' = {RUNNING}
-        ), p_now
+        ), p_now, p_ended
     );
     return query select 'woken', null::bytea, null::bigint, w.queue from unnest(v_woken) w(queue);
 
@@ -132,8 +129,8 @@ end
 $$;
 
 -- hand_back: record the attempts of acks that are more than plain successes; running -> ready | retrying | scheduled
--- for acks that say so, without a cancel order; their buckets are released. A job that is handed back with buckets or a
--- schedule keeps its seq, and may be blocked. returns the queues in which a job became ready
+-- for acks that say so, without a cancel order; their buckets are released. A job that has started cannot expire any
+-- more. A job that is handed back with buckets keeps its seq. returns the queues in which a job became ready
 create function {schema}.hand_back_v1(p_worker text, p_acks {schema}.ack_v1[], p_now bigint) returns text[]
 language plpgsql as $$
 declare
@@ -161,6 +158,7 @@ begin
         update {schema}.jobs j
         set state = a."to",
             attempt = j.attempt - a.refund::integer,
+            expires = case when a.unstarted then j.expires end,
             parked = j.parked or a.park,
             lane = {schema}.job_lane_v1(j.home, j.task, j.crashes, j.crash_limit, j.parked or a.park),
             due = case when a."to" <> {READY} then coalesce(a.due, p_now + a.delay) end,
@@ -178,9 +176,6 @@ begin
     if exists (select 1 from unnest(p_acks) a where a.buckets is not null) then
         v_limited := v_limited || {schema}.add_buckets_to_jobs_v1(p_acks, v_back);
     end if;
-    if exists (select 1 from unnest(p_acks) a where a.schedule is not null) then
-        perform {schema}.join_schedules_v1(p_acks, v_back);
-    end if;
     if v_limited is not null then
         perform {schema}.add_lane_rows_v1(v_limited, false);
     end if;
@@ -197,8 +192,8 @@ begin
         return;
     end if;
     if p_cause is null then
-        insert into {schema}.attempts (job, token, epoch, attempt, worker, started, ended, outcome, acked, error)
-        select j.id, j.token, j.epoch, j.attempt, j.worker, j.started, p_now, a.outcome, true, a.error
+        insert into {schema}.attempts (job, token, epoch, attempt, worker, started, ended, ran, outcome, acked, error)
+        select j.id, j.token, j.epoch, j.attempt, j.worker, j.started, p_now, a.ran, a.outcome, true, a.error
         from unnest(p_acks) a join {schema}.jobs j on j.id = any(array[a.id])
         where j.id = any(p_ids)
         on conflict do nothing;

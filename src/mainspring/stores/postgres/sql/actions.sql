@@ -18,6 +18,7 @@ declare
     v_now bigint;
     v_found {schema}.ended_v1[];
     v_able bytea[];
+    v_joins bytea[];
     v_woken text[] := '{}';
     v_row record;
 begin
@@ -25,12 +26,72 @@ begin
     if p_action in ({ACTION_RETRY}, {ACTION_DELETE}) then
         v_woken := {schema}.lock_keys_of_v1(p_ids, p_action = {ACTION_RETRY}, p_now);
     end if;
+    if p_action in ({ACTION_CANCEL}, {ACTION_DELETE}) then
+        perform {schema}.lock_with_dependents_v1(p_ids);
+    end if;
+    perform {schema}.lock_jobs_v1(p_ids);
+    v_now := {schema}.now_v1(p_now);
+    perform {schema}.follow_clock_v1(v_now);
+    v_found := {schema}.find_matching_v1(
+        p_ids, p_states, p_queues, p_tasks, p_marks, p_reasons, p_errors, p_since, p_until, p_ended_before
+    );
+    return query select 'refused', x.id, x.state, null::bytea from unnest(v_found) x where x.state <> all(p_sources);
+    v_able := array(select x.id from unnest(v_found) x where x.state = any(p_sources));
+    if p_action = {ACTION_RETRY} then -- a join is retried with its members, by retry_flow
+        v_joins := array(select o.id from {schema}.joins o where o.id = any(v_able));
+        return query select 'refused', x.id, x.state, null::bytea from unnest(v_found) x where x.id = any(v_joins);
+        v_able := array(select u.id from unnest(v_able) as u(id) where u.id <> all(v_joins));
+    end if;
+    if p_action = {ACTION_RETRY} then
+        for v_row in select * from {schema}.retry_v1(v_able, v_now) loop
+            if v_row.holder is not null then
+                return query select 'held', v_row.id, null::text, v_row.holder;
+                v_able := array_remove(v_able, v_row.id);
+            elsif v_row.woken is not null then
+                v_woken := v_woken || v_row.woken;
+            end if;
+        end loop;
+    else
+        v_woken := v_woken || case p_action
+            when {ACTION_CANCEL} then {schema}.cancel_v1(v_able, p_reason, v_now)
+            when {ACTION_RUN_NOW} then {schema}.run_now_v1(v_able)
+            when {ACTION_REPRIORITISE} then {schema}.reprioritise_v1(v_able, p_priority)
+            when {ACTION_DELETE} then {schema}.delete_v1(v_able, v_now)
+        end;
+    end if;
+    return query select 'done', u.id, null::text, null::bytea from unnest(v_able) as u(id);
+    return query select distinct 'woken', null::bytea, w.queue, null::bytea from unnest(v_woken) as w(queue);
+end
+$$;
+
+-- lock_jobs: lock the rows of these jobs, live or ended.
+create function {schema}.lock_jobs_v1(p_ids bytea[]) returns void language plpgsql as $$
+begin
     perform 1 from {schema}.jobs j where j.id = any(p_ids) order by j.id for update;
     perform 1 from {schema}.finished f where f.id = any(p_ids) order by f.id for update;
     perform 1 from {schema}.dead d where d.id = any(p_ids) order by d.id for update;
     perform 1 from {schema}.jobs j where j.id = any(p_ids) order by j.id for update;  -- a job that was retried while this waited
-    v_now := {schema}.now_v1(p_now);
-    v_found := array(
+end
+$$;
+
+-- lock_with_dependents: lock the rows of these jobs that are live, and of what may end with them: first the rows of running
+-- jobs, which a turn locks before dependents, then all in the order of ids.
+create function {schema}.lock_with_dependents_v1(p_ids bytea[]) returns void language plpgsql as $$
+begin
+    perform 1 from {schema}.jobs j where j.id = any(p_ids) and j.state || '' = {RUNNING} order by j.id for update;
+    perform {schema}.lock_dependents_v1(
+        array(select row(null, u.id, {PARENT}, null)::{schema}.met_edge_v1 from unnest(p_ids) as u(id)), cardinality(p_ids)
+    );
+end
+$$;
+
+-- find_matching: those of these jobs that match a query, with their states, in the order of p_ids.
+create function {schema}.find_matching_v1(
+    p_ids bytea[], p_states text[], p_queues text[], p_tasks text[], p_marks text[], p_reasons text[], p_errors text[],
+    p_since bigint, p_until bigint, p_ended_before bigint
+) returns {schema}.ended_v1[] language plpgsql as $$
+begin
+    return array(
         select row(a.id, 0, a.state)::{schema}.ended_v1 from (
             select j.id, j.state, j.queue, j.task, null as reason, null as label, j.enqueued, null::bigint as finished
             from {schema}.jobs j where j.id = any(p_ids)
@@ -56,27 +117,6 @@ begin
             )
         order by array_position(p_ids, a.id)
     );
-    return query select 'refused', x.id, x.state, null::bytea from unnest(v_found) x where x.state <> all(p_sources);
-    v_able := array(select x.id from unnest(v_found) x where x.state = any(p_sources));
-    if p_action = {ACTION_RETRY} then
-        for v_row in select * from {schema}.retry_v1(v_able, v_now) loop
-            if v_row.holder is not null then
-                return query select 'held', v_row.id, null::text, v_row.holder;
-                v_able := array_remove(v_able, v_row.id);
-            elsif v_row.woken is not null then
-                v_woken := v_woken || v_row.woken;
-            end if;
-        end loop;
-    else
-        v_woken := v_woken || case p_action
-            when {ACTION_CANCEL} then {schema}.cancel_v1(v_able, p_reason, v_now)
-            when {ACTION_RUN_NOW} then {schema}.run_now_v1(v_able)
-            when {ACTION_REPRIORITISE} then {schema}.reprioritise_v1(v_able, p_priority)
-            when {ACTION_DELETE} then {schema}.delete_v1(v_able, v_now)
-        end;
-    end if;
-    return query select 'done', u.id, null::text, null::bytea from unnest(v_able) as u(id);
-    return query select distinct 'woken', null::bytea, w.queue, null::bytea from unnest(v_woken) as w(queue);
 end
 $$;
 
@@ -108,7 +148,7 @@ begin
     update {schema}.jobs j set ordered = coalesce(j.ordered, p_reason) where j.id = any(p_ids) and j.state || '' = {RUNNING};
     return {schema}.finish_v1(
         array(
-            select row(j.id, {CANCELLED}, {BY_USER}, null, null, null, nullif(p_reason, ''), 0)::{schema}.ending_v1
+            select row(j.id, {CANCELLED}, {BY_USER}, null, null, null, nullif(p_reason, ''), 0, null)::{schema}.ending_v1
             from {schema}.jobs j where j.id = any(p_ids) and j.state || '' <> {RUNNING}
         ), p_now
     );
@@ -150,10 +190,25 @@ begin
 end
 $$;
 
--- retry: succeeded, dead, cancelled -> ready in a new epoch, without crashes; the token goes on, the last owner stays
--- readable.
+-- retry: succeeded, dead, cancelled -> ready in a new epoch.
 -- returns the jobs whose key another job holds, which are left as they are, and the queues that got work
 create function {schema}.retry_v1(p_ids bytea[], p_now bigint) returns table (id bytea, holder bytea, woken text)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_free bytea[] := p_ids;
+    v_row record;
+begin
+    for v_row in select * from {schema}.retake_keys_v1(p_ids, p_now) loop
+        return query select v_row.id, v_row.holder, null::text;
+        v_free := array_remove(v_free, v_row.id);
+    end loop;
+    return query select null::bytea, null::bytea, w.queue from unnest({schema}.revive_v1(v_free, false)) as w(queue);
+end
+$$;
+
+-- retake_keys: these ended jobs take their keys again. returns the jobs whose key another job holds, and the holders
+create function {schema}.retake_keys_v1(p_ids bytea[], p_now bigint) returns table (id bytea, holder bytea)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -161,74 +216,97 @@ declare
     v_hash bytea;
     v_holder bytea;
     v_asked bytea[] := '{}';
-    v_free bytea[] := '{}';
 begin
     foreach v_job in array p_ids loop
         v_hash := coalesce(
             (select f.key from {schema}.finished f where f.id = v_job), (select d.key from {schema}.dead d where d.id = v_job)
         );
-        if v_hash is not null then
-            v_holder := {schema}.find_key_holder_v1(v_hash, v_hash = any(v_asked), p_now);
-            v_asked := v_asked || v_hash;
-            if v_holder <> v_job then
-                return query select v_job, v_holder, null::text;
-                continue;
-            end if;
-            update {schema}.keys k set job = v_job, until = case when v_holder is null then 0 else k.until end,
-                mode = case when k.job = v_job or k.mode <> {KEY_KEEP} then k.mode else '' end,
-                previous = case when k.job = v_job then k.previous end,
-                replaced_by = case when k.job = v_job then k.replaced_by end,
-                span = case when k.job = v_job then k.span else 0 end, print = case when k.job = v_job then k.print end
-            where k.hash = v_hash;
+        continue when v_hash is null;
+        v_holder := {schema}.find_key_holder_v1(v_hash, v_hash = any(v_asked), p_now);
+        v_asked := v_asked || v_hash;
+        if v_holder <> v_job then
+            return query select v_job, v_holder;
+            continue;
         end if;
-        v_free := v_free || v_job;
+        update {schema}.keys k set job = v_job, until = case when v_holder is null then 0 else k.until end,
+            mode = case when k.job = v_job or k.mode <> {KEY_KEEP} then k.mode else '' end,
+            previous = case when k.job = v_job then k.previous end,
+            replaced_by = case when k.job = v_job then k.replaced_by end,
+            span = case when k.job = v_job then k.span else 0 end, print = case when k.job = v_job then k.print end
+        where k.hash = v_hash;
     end loop;
-    return query
-    with ended as (
-        delete from {schema}.finished f where f.id = any(v_free) returning f.*
-    ), buried as (
-        delete from {schema}.dead d where d.id = any(v_free) returning d.*
-    ), revived as (
-        insert into {schema}.jobs (
-            id, state, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, followed, enqueued,
-            expires, keep, key, buckets, costs, record, schedule, counted
-        )
-        select a.id, {READY}, a.task, a.queue, a.home, a.home, a.priority,
-            case when a.seq < 0 then -nextval('{schema}.seq') else nextval('{schema}.seq') end, a.token, a.worker, a.epoch + 1,
-            a.crash_limit, a.early, a.followed, a.enqueued, case when a.expires > p_now then a.expires end, a.keep,
-            a.key, a.buckets, a.costs, a.record, a.schedule,
-            exists (select 1 from {schema}.queues q where q.name = any(array[a.queue]) and q.bounded)
-        from (
-            select b.* from (select * from ended union all select * from buried) b order by array_position(v_free, b.id)
-        ) a
-        returning jobs.queue
-    )
-    select distinct null::bytea, null::bytea, r.queue from revived r;
-    perform {schema}.add_lane_rows_v1(v_free, false);
-    delete from {schema}.progress where job = any(v_free);
-    delete from {schema}.items where job = any(v_free);
 end
 $$;
 
--- delete: every state except running -> gone. For its dependents a waiting job counts as a parent that did not succeed.
+-- revive: succeeded, dead, cancelled -> ready in a new epoch, without crashes and expires; the token goes on, the last
+-- owner stays readable. p_blocked: -> blocked, by an edge that the caller inserts. returns the queues that got work
+create function {schema}.revive_v1(p_ids bytea[], p_blocked boolean) returns text[] language plpgsql as $$
+declare
+    v_woken text[];
+begin
+    with ended as (
+        delete from {schema}.finished f where f.id = any(p_ids) returning f.*
+    ), buried as (
+        delete from {schema}.dead d where d.id = any(p_ids) returning d.*
+    ), revived as (
+        insert into {schema}.jobs (
+            id, state, deps, task, queue, home, lane, priority, seq, token, worker, epoch, crash_limit, early, followed,
+            enqueued, keep, key, buckets, costs, record, counted
+        )
+        select a.id, case when p_blocked then {BLOCKED} else {READY} end, p_blocked::integer, a.task, a.queue, a.home, a.home,
+            a.priority, case when p_blocked then -(a.seq < 0)::integer
+                when a.seq < 0 then -nextval('{schema}.seq') else nextval('{schema}.seq') end, a.token, a.worker, a.epoch + 1,
+            a.crash_limit, a.early, a.followed, a.enqueued, a.keep, a.key, a.buckets, a.costs, a.record,
+            a.followed & {IS_JOIN} = 0
+                and exists (select 1 from {schema}.queues q where q.name = any(array[a.queue]) and q.bounded)
+        from (
+            select b.* from (select * from ended union all select * from buried) b order by array_position(p_ids, b.id)
+        ) a
+        returning jobs.queue, jobs.state
+    )
+    select coalesce(array_agg(distinct r.queue) filter (where r.state = {READY}), '{}') into v_woken from revived r;
+    perform {schema}.add_lane_rows_v1(p_ids, false);
+    delete from {schema}.progress where job = any(p_ids);
+    delete from {schema}.items where job = any(p_ids);
+    return v_woken;
+end
+$$;
+
+-- delete: every state except running -> gone. For its dependents a waiting job counts as a parent that did not succeed, and
+-- so does a dead job for those that still wait for it. The flow of a deleted root is deleted.
 create function {schema}.delete_v1(p_ids bytea[], p_now bigint) returns text[] language plpgsql as $$
 declare
-    v_live bytea[];
+    v_gone bytea[];
     v_left text[];
+    v_woken text[];
 begin
     with gone as (
         delete from {schema}.jobs j where j.id = any(p_ids) returning j.id, j.lane, j.state, j.buckets
     )
     select coalesce(array_agg(g.id), '{}'), array_agg(distinct g.lane) filter (where g.state = {READY} and g.buckets is not null)
-    into v_live, v_left from gone g;
+    into v_gone, v_left from gone g;
     if v_left is not null then
         perform {schema}.recheck_left_lanes_v1(v_left);
     end if;
     delete from {schema}.finished f where f.id = any(p_ids);
-    delete from {schema}.dead d where d.id = any(p_ids);
-    delete from {schema}.edges where child = any(v_live);
+    with buried as (
+        delete from {schema}.dead d where d.id = any(p_ids) returning d.id
+    )
+    select v_gone || array_agg(b.id) into v_gone from buried b;
+    delete from {schema}.edges where child = any(v_gone);
+    v_woken := {schema}.resolve_deleted_v1(v_gone, p_now);
+    perform {schema}.end_flows_v1(array(select o.id from {schema}.joins o where o.id = any(p_ids)), {DELETE_FLOW}, p_now);
     perform {schema}.delete_details_v1(p_ids);
-    return {schema}.resolve_dependents_v1(v_live, array_fill(false, array[cardinality(v_live)]), p_now);
+    return v_woken;
+end
+$$;
+
+-- resolve_deleted: for the children of deleted jobs each of these ended badly.
+create function {schema}.resolve_deleted_v1(p_ids bytea[], p_now bigint) returns text[] language plpgsql as $$
+begin
+    return {schema}.resolve_dependents_v1(
+        array(select row(u.id, {CANCELLED})::{schema}.parent_end_v1 from unnest(p_ids) as u(id)), null, p_now
+    );
 end
 $$;
 
@@ -244,6 +322,7 @@ begin
     delete from {schema}.items where job = any(p_ids);
     delete from {schema}.marks where job = any(p_ids);
     delete from {schema}.follow_ups where job = any(p_ids);
+    delete from {schema}.joins where id = any(p_ids);
     with gone as (
         delete from {schema}.keys k where k.job = any(p_ids) returning k
     )

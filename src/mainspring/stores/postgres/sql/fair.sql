@@ -3,53 +3,39 @@
 -- A claim puts its lane back by one over its weight. fair_clocks has the virtual time that a queue and priority has
 -- reached; it is changed under the lock of the bucket "*" followed by the queue's name.
 
--- is_fair_lane: whether a lane, or a lane set, of this queue has fair keys.
-create function {schema}.is_fair_lane_v1(p_lane text, p_queue text) returns boolean language sql immutable as $$
-    select strpos(split_part(substr(p_lane, length(p_queue) + 2), '=', 1), '#*') > 0
-$$;
-
--- is_unlimited_fair_set: whether this is a set of lanes with fair keys whose jobs name no limit.
-create function {schema}.is_unlimited_fair_set_v1(p_group text) returns boolean language sql immutable as $$
-    select strpos(p_group, '#*=') > 0
-$$;
-
--- fair_step: how far one claim puts back the lane of a fair key: one over its weight.
-create function {schema}.fair_step_v1(p_lane text, p_queue text) returns double precision language sql immutable as $$
-    select 1 / split_part(substr(p_lane, {schema}.key_position_v1(p_lane, p_queue) + 1), '*', 1)::double precision
-$$;
-
 -- first_vtime: the virtual time of a lane that appears: one step behind the last claim. null for a lane without a fair
 -- key
-create function {schema}.first_vtime_v1(p_lane text, p_queue text, p_priority integer) returns double precision
+create function {schema}.first_vtime_v1(p_queue text, p_priority integer, p_step double precision) returns double precision
 language plpgsql as $$
 begin
-    if not {schema}.is_fair_lane_v1(p_lane, p_queue) then
-        return null;
-    end if;
-    return coalesce((select c.vtime from {schema}.fair_clocks c where c.queue = p_queue and c.priority = p_priority), 0)
-        + {schema}.fair_step_v1(p_lane, p_queue);
+    return case when p_step is not null then p_step
+        + coalesce((select c.vtime from {schema}.fair_clocks c where c.queue = p_queue and c.priority = p_priority), 0) end;
 end
 $$;
 
--- next_fair_rows: the next rows in the order of these lane sets of one queue, without those in p_examined.
+-- next_fair_rows: the next rows in the order of these lane sets of one queue, without those in p_examined: the first of
+-- each priority by virtual time, merged by the order keys of the jobs whose turn it is.
 create function {schema}.next_fair_rows_v1(p_lane_sets text[], p_size integer, p_examined bigint[]) returns bigint[]
 language plpgsql as $$
 begin
     return array(
-        select x.id from unnest(p_lane_sets) as g(lane_set) cross join lateral (
+        select x.id from {schema}.list_levels_v1(p_lane_sets) v cross join lateral (
             select l.id, l.priority, l.vtime, l.seq from {schema}.keyed_lanes l
-            where l.waits_for is null and l.vtime is not null and l.lane_set = g.lane_set and l.id <> all(p_examined)
-            order by l.priority desc, l.vtime, l.seq limit p_size
-        ) x order by x.priority desc, x.vtime, x.seq limit p_size
+            where l.waits_for is null and l.vtime is not null and l.lane_set = v.lane_set and l.priority = v.priority
+                and l.id <> all(p_examined)
+            order by l.vtime, l.seq limit p_size
+        ) x
+        order by max({schema}.order_key_v1(x.seq, x.priority)) over (partition by x.priority order by x.vtime, x.seq),
+            x.vtime, x.seq
+        limit p_size
     );
 end
 $$;
 
 -- find_fair_heads: the first jobs of these rows by virtual time: of each row as many as its share of p_n can be, or
--- with p_all as many as it has capacity for. seq is the place among other jobs: that of the job whose turn it is; by
--- age it is the job's own.
+-- with p_all as many as it has capacity for. seq is the place among other jobs: that of the job whose turn it is.
 create function {schema}.find_fair_heads_v1(
-    p_rows bigint[], p_n integer, p_age boolean, p_all boolean, p_names text[], p_available bigint[], p_now bigint
+    p_rows bigint[], p_n integer, p_all boolean, p_names text[], p_available bigint[], p_now bigint
 ) returns table (id bytea, lane text, buckets text[], costs bigint[], priority integer, seq bigint, keyed boolean, nth bigint)
 language plpgsql as $$
 begin
@@ -58,11 +44,10 @@ begin
     end if;
     return query
     with rows as (
-        select l.lane, l.priority, l.queue, l.vtime, s.step, greatest(l.vtime, c.vtime) as behind, least(p_n, (
+        select l.lane, l.priority, l.queue, l.vtime, l.step, greatest(l.vtime, c.vtime) as behind, least(p_n, (
             select greatest(coalesce(min(p_available[array_position(p_names, b.name)]), p_n), 0) from unnest(l.buckets) as b(name)
         )) as most
         from {schema}.read_lane_rows_v1(p_rows) l
-        cross join lateral (select {schema}.fair_step_v1(l.lane, l.queue) as step) s
         left join {schema}.fair_clocks c on c.queue = l.queue and c.priority = l.priority
     ), cuts as (
         select r.queue, r.priority, max(r.vtime) + case when count(*) >= p_n then 0 else p_n / sum(1 / r.step) end as cut
@@ -77,30 +62,29 @@ begin
                 where j.state = {READY} and j.lane = r.lane and j.priority = r.priority
                     and (j.expires is null or j.expires > p_now)
                 order by j.seq
-                limit case when p_age or p_all then r.most else least(r.most, 1 + floor((c.cut - r.vtime) / r.step)) end
+                limit case when p_all then r.most else least(r.most, 1 + floor((c.cut - r.vtime) / r.step)) end
             ) j
         ) x
     )
     select h.id, h.lane, h.buckets, h.costs, h.priority,
-        case when p_age then h.seq else max(h.seq) over w end, true, row_number() over w
+        max(h.seq) over w, true, row_number() over w
     from heads h window w as (partition by h.queue, h.priority order by h.vtime, h.seq);
 end
 $$;
 
 -- charge_fair_lanes: these jobs are claimed: put back the lanes with fair keys that have more jobs, and move the clocks
--- to where these lanes were. A claim by age moves no clock. The caller has locked the buckets
--- of the queues.
-create function {schema}.charge_fair_lanes_v1(p_ids bytea[], p_age boolean) returns void language plpgsql as $$
+-- to where these lanes were. The caller has locked the buckets of the queues.
+create function {schema}.charge_fair_lanes_v1(p_ids bytea[]) returns void language plpgsql as $$
 begin
     with took as (
-        select j.lane, j.priority, j.queue, count(*) as n, max(j.seq) as last, {schema}.fair_step_v1(j.lane, j.queue) as step
-        from {schema}.jobs j where j.id = any(p_ids) and {schema}.is_fair_lane_v1(j.lane, j.queue)
+        select j.lane, j.priority, j.queue, count(*) as n, max(j.seq) as last
+        from {schema}.jobs j where j.id = any(p_ids) and j.buckets is not null
         group by j.lane, j.priority, j.queue
     ), behind as (
-        select l.id, t.*, m.seq as more,
-            case when p_age then l.vtime else greatest(l.vtime, c.vtime) end + (t.n - 1) * t.step as at
+        select l.id, t.*, l.step, m.seq as more,
+            greatest(l.vtime, c.vtime) + (t.n - 1) * l.step as at
         from took t
-        join {schema}.keyed_lanes l on l.lane = any(array[t.lane]) and l.priority = t.priority
+        join {schema}.keyed_lanes l on l.lane = any(array[t.lane]) and l.priority = t.priority and l.step is not null
         left join {schema}.fair_clocks c on c.queue = any(array[t.queue]) and c.priority = t.priority
         left join lateral (
             select j.seq from {schema}.jobs j
@@ -110,7 +94,7 @@ begin
         update {schema}.keyed_lanes l set vtime = b.at + b.step from behind b where l.id = any(array[b.id]) and b.more is not null
     )
     insert into {schema}.fair_clocks (queue, priority, vtime)
-    select b.queue, b.priority, max(b.at) from behind b where not p_age group by b.queue, b.priority
+    select b.queue, b.priority, max(b.at) from behind b group by b.queue, b.priority
     on conflict (queue, priority) do update set vtime = greatest(fair_clocks.vtime, excluded.vtime);
 end
 $$;

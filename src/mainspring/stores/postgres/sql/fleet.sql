@@ -32,6 +32,44 @@ begin
 end
 $$;
 
+-- lead: give the worker the services that no other worker leads, for p_span, and note the time for promotions. A lead
+-- that ends later than this one was made before the clock was set back.
+-- returns the services that the worker leads, about how many workers there are, when a promotion and when a schedule is
+-- due, and whether a schedule is always due
+create function {schema}.lead_v1(p_worker text, p_services text[], p_span bigint, p_now bigint)
+returns table (now bigint, led text[], fleet bigint, next_due bigint, next_look bigint, always_due boolean)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan set jit = off as $$
+declare
+    v_now bigint := {schema}.now_v1(p_now);
+    v_clock bigint := (select m.clock from {schema}.meta m);
+    v_held text[] := array(
+        select l.service from {schema}.leads l where l.worker <> p_worker and l.until > v_now and l.until <= v_now + p_span
+    );
+begin
+    if not p_services <@ v_held then
+        insert into {schema}.leads as l (service, worker, until, fleet)
+        select s, p_worker, v_now + p_span, (select count(*) from {schema}.workers w where not w.lost)
+        from unnest(p_services) s order by s
+        on conflict (service) do update set worker = excluded.worker, until = excluded.until, fleet = excluded.fleet
+        where l.worker = p_worker or l.until <= v_now or l.until > v_now + p_span;
+        if v_now > v_clock + {CLOCK_NOTED} then
+            update {schema}.meta m set clock = v_now where m.clock < v_now;
+        end if;
+    end if;
+    return query select v_now,
+        array(
+            select l.service from {schema}.leads l
+            where l.worker = p_worker and l.until > v_now and l.service = any(p_services) order by l.service
+        ),
+        coalesce((select max(l.fleet) from {schema}.leads l), 1),
+        case when v_now < v_clock - {CLOCK_SET_BACK} or exists (select 1 from {schema}.rechecks) then v_now
+        else {schema}.next_promotion_v1() end,
+        (select s.look from {schema}.schedules s where s.look > {ALWAYS_DUE} order by s.look limit 1),
+        exists (select 1 from {schema}.schedules s where s.look = {ALWAYS_DUE});
+end
+$$;
+
 -- rescue: mark a worker lost if its beat number is still p_number, then take back its jobs. A beat that came first
 -- wins: both lock the row. returns one row per moved job, and one without id if the worker was taken
 create function {schema}.rescue_v1(p_worker text, p_number bigint, p_cause text, p_delays bigint[], p_now bigint)
@@ -51,14 +89,10 @@ begin
         return;
     end if;
     update {schema}.workers w set lost = true where w.id = p_worker;
+    delete from {schema}.leads l where l.worker = p_worker;
     v_buckets := {schema}.lock_worker_buckets_v1(v_worker);
     v_now := {schema}.now_v1(p_now);
-    if {schema}.names_breaker_v1(v_buckets) then
-        return query select null::bytea, null, w.queue
-            from unnest({schema}.report_lost_worker_v1(p_worker, p_cause, v_now)) as w(queue);
-        return query select null::bytea, 'breaker', n.breaker
-            from {schema}.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
-    end if;
+    perform {schema}.follow_clock_v1(v_now);
     return query select null::bytea, 'taken', null;
     return query select r.* from {schema}.take_back_jobs_v1(p_worker, p_cause, p_delays, v_now) r;
     return query select null::bytea, null, w.queue from unnest({schema}.recheck_freed_v1(v_buckets, false, v_now)) as w(queue);
@@ -86,25 +120,13 @@ begin
     end if;
     v_buckets := {schema}.lock_worker_buckets_v1(v_worker);
     v_now := {schema}.now_v1(p_now);
-    if {schema}.names_breaker_v1(v_buckets) then
-        return query select null::bytea, null, w.queue from unnest(
-            {schema}.report_acks_v1(p_worker, '{}', '{}', p_acks, v_buckets, null, v_now)
-        ) as w(queue);
-    end if;
+    perform {schema}.follow_clock_v1(v_now);
     return query select null::bytea, null, a.queue from {schema}.apply_acks_v1(p_worker, p_acks, v_now) a where a.kind = 'woken';
-    if {schema}.names_breaker_v1(v_buckets) then
-        if p_cause <> {INTERRUPTED} then
-            return query select null::bytea, null, w.queue
-            from unnest({schema}.report_lost_worker_v1(p_worker, p_cause, v_now)) as w(queue);
-        end if;
-        return query select null::bytea, 'breaker', n.breaker
-            from {schema}.list_changed_breakers_v1(v_buckets, v_now) as n(breaker);
-    end if;
     return query select null::bytea, 'taken', null;
     return query select r.* from {schema}.take_back_jobs_v1(p_worker, p_cause, p_delays, v_now) r;
     return query select null::bytea, null, w.queue from unnest({schema}.recheck_freed_v1(v_buckets, true, v_now)) as w(queue);
+    delete from {schema}.leads l where l.worker = p_worker;
     delete from {schema}.workers w where w.id = p_worker;
-    return query select null::bytea, null, w.queue from unnest({schema}.apply_joined_v1(p_acks, v_now)) as w(queue);
 end
 $$;
 
@@ -114,25 +136,18 @@ create function {schema}.guilt_v1(p_crashes integer, p_limit integer) returns in
     select case when p_crashes = 0 then {GUILT_NONE} when p_crashes >= p_limit - 1 then {GUILT_SUSPECT} else {GUILT_CRASHED} end
 $$;
 
--- take_back_jobs: running -> ready | retrying | dead | cancelled for all jobs of a worker whose row the caller has
--- locked. A crash is charged to jobs that crashed before, else to suspects, else to all; lost and interrupted charge no
--- job
-create function {schema}.take_back_jobs_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint)
-returns table (id bytea, state text, woken text) language plpgsql as $$
-#variable_conflict use_column
+-- plan_take_back: where each job of a worker goes; the caller has locked the jobs. A crash is charged to jobs that crashed
+-- before, else to suspects, else to all; lost and interrupted charge no job.
+create function {schema}.plan_take_back_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint)
+returns {schema}.taken_back_v1[] language plpgsql as $$
 declare
-    v_blamed integer;
-    v_held integer;
-    v_moves {schema}.taken_back_v1[];
-    v_ids bytea[];
-begin
-    perform 1 from {schema}.jobs j where j.worker = p_worker and j.state = {RUNNING} order by j.id for update;
-    v_held := (select count(*) from {schema}.jobs j where j.worker = p_worker and j.state = {RUNNING});
-    v_blamed := (
+    v_held integer := (select count(*) from {schema}.jobs j where j.worker = p_worker and j.state = {RUNNING});
+    v_blamed integer := (
         select coalesce(min({schema}.guilt_v1(j.crashes, j.crash_limit)), {GUILT_NONE}) from {schema}.jobs j
         where j.worker = p_worker and j.state = {RUNNING} and j.crashes > 0
     );
-    v_moves := array(
+begin
+    return array(
         select case
             when j.ordered is not null then row(j.id, {CANCELLED}, {BY_USER}, c.charged, null)::{schema}.taken_back_v1
             when j.early or c.charged and c.named and j.crashes + 1 >= j.crash_limit
@@ -147,6 +162,20 @@ begin
         where j.worker = p_worker and j.state = {RUNNING}
         order by j.seq
     );
+end
+$$;
+
+-- take_back_jobs: running -> ready | retrying | dead | cancelled for all jobs of a worker whose row the caller has
+-- locked (see plan_take_back). A body may have begun, so a job that runs again cannot expire any more.
+create function {schema}.take_back_jobs_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint)
+returns table (id bytea, state text, woken text) language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_moves {schema}.taken_back_v1[];
+    v_ids bytea[];
+begin
+    perform 1 from {schema}.jobs j where j.worker = p_worker and j.state = {RUNNING} order by j.id for update;
+    v_moves := {schema}.plan_take_back_v1(p_worker, p_cause, p_delays, p_now);
     v_ids := array(select f.id from unnest(v_moves) f);
     perform {schema}.record_attempts_v1(v_ids, null, p_cause, p_now);
     delete from {schema}.bucket_uses where worker = p_worker;
@@ -159,6 +188,7 @@ begin
         set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
             lane = {schema}.job_lane_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
             state = case when f.state in ({READY}, {RETRYING}) then f.state else {READY} end,
+            expires = case when f.state not in ({READY}, {RETRYING}) then j.expires end,
             seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
         from placed f
         where j.id = any(array[f.id])
@@ -169,7 +199,7 @@ begin
     return query select null::bytea, null, w.queue from unnest(
         {schema}.finish_v1(
             array(
-                select row(f.id, f.state, f.reason, null, null, null, nullif(j.ordered, ''), 0)::{schema}.ending_v1
+                select row(f.id, f.state, f.reason, null, null, null, nullif(j.ordered, ''), 0, null)::{schema}.ending_v1
                 from unnest(v_moves) f join {schema}.jobs j on j.id = any(array[f.id]) where f.state in ({DEAD}, {CANCELLED})
             ), p_now
         )

@@ -24,20 +24,15 @@ create function {schema}.hold_v1(
     p_holder bytea, p_names text[], p_costs bigint[], p_ttl bigint, p_limits jsonb, p_keep bigint, p_info bytea, p_fenced boolean,
     p_now bigint
 ) returns table (
-    ok boolean, now bigint, until bigint, next_at bigint, full_at integer, kept boolean, changed text[], token bigint,
-        woken text[]
+    ok boolean, now bigint, until bigint, next_at bigint, full_at integer, kept boolean, token bigint, woken text[]
 ) language plpgsql as $$
 #variable_conflict use_column
 declare
     v_now bigint;
-    v_full integer;
-    v_next bigint;
-    v_full_names text[];
-    v_counts boolean;
+    v_held record;
     v_reserved jsonb;
+    v_full record;
     v_token bigint;
-    v_until bigint;
-    v_changed text[] := '{}';
 begin
     perform {schema}.guard_v1();
     if p_limits is not null then
@@ -53,43 +48,61 @@ begin
         update {schema}.holders g set until = greatest(g.until, v_now + p_ttl) where g.holder = p_holder and g.until > v_now
         returning g.token, g.until
     )
-    select max(k.token), max(k.until) into v_token, v_until from kept k;
-    if v_token is null and cardinality(p_names) = 0 then
-        return query select false, v_now, 0::bigint, null::bigint, null::integer, false, '{}'::text[], 0::bigint, '{}'::text[];
+    select max(k.token) as token, max(k.until) as until into v_held from kept k;
+    if v_held.token is not null then
+        return query select true, v_now, v_held.until, null::bigint, null::integer, false, v_held.token, '{}'::text[];
+        return;
+    elsif cardinality(p_names) = 0 then
+        return query select false, v_now, 0::bigint, null::bigint, null::integer, false, 0::bigint, '{}'::text[];
         return;
     end if;
-    if v_token is null then
-        v_until := v_now + p_ttl;
-        delete from {schema}.holders g where g.holder = p_holder;
-        v_reserved := {schema}.take_reservations_v1(p_names, v_now);
-        select min(u.n), case when bool_and(m.at is not null) then max(m.at) end, array_agg(u.name),
-            bool_and(r.kind = {LIMIT_CONCURRENCY})
-        into v_full, v_next, v_full_names, v_counts
-        from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
-        join unnest({schema}.read_capacities_v1(p_names, v_now)) r on r.name = u.name
-        cross join lateral (select {schema}.find_next_start_v1(u.name, u.cost, v_now) as at) m
-        where r.available < greatest(1, least(u.cost, r.cap));
-        if v_full is not null then
-            return query select false, v_now, 0::bigint, v_next, v_full, k.kept, '{}'::text[], 0::bigint, k.woken
-            from {schema}.reserve_places_v1(v_full_names, v_reserved, case when v_counts then p_keep else 0 end, v_now) k;
-            return;
-        end if;
-        v_token := case when p_fenced then {schema}.next_token_v1(p_names, v_now) else 0 end;
-        insert into {schema}.holders (holder, bucket, cost, until, token, since, info)
-        select p_holder, u.name, u.cost, v_until, v_token, v_now, p_info from unnest(p_names, p_costs) as u(name, cost);
-        perform {schema}.charge_rates_v1(
-            '', array(select u.name from unnest(p_names) with ordinality as u(name, n) order by u.n),
-            array(
-                select least(u.cost, r.unit) from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
-                join unnest({schema}.read_capacities_v1(p_names, v_now)) r on r.name = u.name order by u.n
-            ), null, v_now
-        );
-        if {schema}.names_breaker_v1(p_names) then
-            perform {schema}.begin_probes_v1(p_names, v_now);
-            v_changed := array(select n from {schema}.list_changed_breakers_v1(p_names, v_now) n);
-        end if;
+    delete from {schema}.holders g where g.holder = p_holder;
+    v_reserved := {schema}.take_reservations_v1(p_names, v_now);
+    select f.* into v_full from {schema}.find_full_buckets_v1(p_names, p_costs, v_now) f;
+    if v_full.at is not null then
+        return query select false, v_now, 0::bigint, v_full.next_at, v_full.at, k.kept, 0::bigint, k.woken
+        from {schema}.reserve_places_v1(v_full.names, v_reserved, case when v_full.counts then p_keep else 0 end, v_now) k;
+        return;
     end if;
-    return query select true, v_now, v_until, null::bigint, null::integer, false, v_changed, v_token, '{}'::text[];
+    v_token := {schema}.add_holder_v1(p_holder, p_names, p_costs, v_now + p_ttl, p_info, p_fenced, v_now);
+    return query select true, v_now, v_now + p_ttl, null::bigint, null::integer, false, v_token, '{}'::text[];
+end
+$$;
+
+-- find_full_buckets: those of these buckets, which the caller has locked, that have no capacity for their costs.
+-- returns the position of the first, when all of them may have capacity, their names, and whether all of them count what
+-- runs; the position is null if all have capacity
+create function {schema}.find_full_buckets_v1(
+    p_names text[], p_costs bigint[], p_now bigint, out at integer, out next_at bigint, out names text[], out counts boolean
+) language plpgsql as $$
+begin
+    select min(u.n), case when bool_and(m.at is not null) then max(m.at) end, array_agg(u.name),
+        bool_and(r.kind = {LIMIT_CONCURRENCY})
+    into at, next_at, names, counts
+    from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
+    join unnest({schema}.read_capacities_v1(p_names, p_now)) r on r.name = u.name
+    cross join lateral (select {schema}.find_next_start_v1(u.name, u.cost, p_now) as at) m
+    where r.available < greatest(1, least(u.cost, r.cap));
+end
+$$;
+
+-- add_holder: give a holder capacity in all of these buckets, which have it, and charge their rates. returns the token
+create function {schema}.add_holder_v1(
+    p_holder bytea, p_names text[], p_costs bigint[], p_until bigint, p_info bytea, p_fenced boolean, p_now bigint
+) returns bigint language plpgsql as $$
+declare
+    v_token bigint := case when p_fenced then {schema}.next_token_v1(p_names, p_now) else 0 end;
+begin
+    insert into {schema}.holders (holder, bucket, cost, until, token, since, info)
+    select p_holder, u.name, u.cost, p_until, v_token, p_now, p_info from unnest(p_names, p_costs) as u(name, cost);
+    perform {schema}.charge_rates_v1(
+        '', array(select u.name from unnest(p_names) with ordinality as u(name, n) order by u.n),
+        array(
+            select least(u.cost, r.unit) from unnest(p_names, p_costs) with ordinality as u(name, cost, n)
+            join unnest({schema}.read_capacities_v1(p_names, p_now)) r on r.name = u.name order by u.n
+        ), null, p_now
+    );
+    return v_token;
 end
 $$;
 

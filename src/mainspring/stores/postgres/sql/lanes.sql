@@ -1,4 +1,5 @@
--- Which lane a job is in. The grammar of lane names is in mainspring/jobs/lanes.py.
+-- Which lane a job is in, and the rows of keyed lanes. The grammar of lane names is in mainspring/jobs/lanes.py. Only this
+-- file reads the name of a lane: where a job enters a lane it writes what the name says into the columns of keyed_lanes.
 --
 -- home is the lane by queue, kind of slot, limits and keys. lane is home with the marks for suspects ("!") and for jobs
 -- whose task the worker did not know ("?task").
@@ -14,6 +15,63 @@ $$;
 create function {schema}.key_position_v1(p_home text, p_queue text) returns integer language sql immutable as $$
     select case when strpos(substr(p_home, length(p_queue) + 2), '=') = 0 then 0
         else strpos(substr(p_home, length(p_queue) + 2), '=') + length(p_queue) + 1 end
+$$;
+
+-- is_fair_lane: whether a lane, or a lane set, of this queue has fair keys.
+create function {schema}.is_fair_lane_v1(p_lane text, p_queue text) returns boolean language sql immutable as $$
+    select strpos(split_part(substr(p_lane, length(p_queue) + 2), '=', 1), '#*') > 0
+$$;
+
+-- is_unlimited_fair_set: whether this is a set of lanes with fair keys whose jobs name no limit.
+create function {schema}.is_unlimited_fair_set_v1(p_lane_set text) returns boolean language sql immutable as $$
+    select strpos(split_part(substr(p_lane_set, strpos(p_lane_set, '/')), '?', 1), '#*=') > 0
+$$;
+
+-- fair_step: how far one claim puts back the lane of a fair key: one over its weight. null for a lane without a fair key
+create function {schema}.fair_step_v1(p_lane text, p_queue text) returns double precision language sql immutable as $$
+    select case when {schema}.is_fair_lane_v1(p_lane, p_queue)
+        then 1 / split_part(substr(p_lane, {schema}.key_position_v1(p_lane, p_queue) + 1), '*', 1)::double precision end
+$$;
+
+-- add_lane_rows: these jobs may have become ready, or may have a new priority: give each keyed lane a row in its place.
+-- A row that exists is locked, so that a claim which finds its lane empty does not delete it. If a claim has deleted
+-- the row first, this function waits for the claim and inserts a new row. p_open: a caller's transaction that may stay
+-- open for long: nothing is locked, and a row is inserted in any case.
+create function {schema}.add_lane_rows_v1(p_ids bytea[], p_open boolean) returns void language plpgsql as $$
+declare
+    v_heads {schema}.lane_head_v1[] := array(
+        select row(
+            j.lane, j.priority, min(j.seq), left(j.home, k.at) || substr(j.lane, length(j.home) + 1), j.queue, j.buckets
+        )::{schema}.lane_head_v1
+        from {schema}.jobs j cross join lateral (select {schema}.key_position_v1(j.home, j.queue) as at) k
+        where j.id = any(p_ids) and j.buckets is not null and k.at > 0 and j.state || '' = {READY}
+        group by j.lane, j.priority, j.home, k.at, j.queue, j.buckets
+    );
+    v_present {schema}.lane_head_v1[] := '{}';
+begin
+    if cardinality(v_heads) = 0 then
+        return;
+    end if;
+    if not p_open and current_setting('transaction_isolation') = 'read committed' then
+        v_present := array(
+            select row(l.lane, l.priority, 0, null, null, null)::{schema}.lane_head_v1
+                from unnest(v_heads) n join {schema}.keyed_lanes l
+                on l.lane = any(array[n.lane]) and l.priority = n.priority and l.seq <= n.seq
+            for key share of l
+        );
+    end if;
+    -- Grouped: to search a list for each lane of a large batch takes longer than a call may.
+    insert into {schema}.keyed_lanes (lane, priority, seq, lane_set, queue, buckets, step, vtime)
+    select a.*, f.step, {schema}.first_vtime_v1(a.queue, a.priority, f.step)
+    from (
+        select s.lane, s.priority, max(s.seq) as seq, max(s.lane_set) as lane_set, max(s.queue) as queue,
+            max(s.buckets) as buckets
+        from (
+            select n.*, false as there from unnest(v_heads) n union all select t.*, true from unnest(v_present) t
+        ) s
+        group by s.lane, s.priority having not bool_or(s.there)
+    ) a cross join lateral (select {schema}.fair_step_v1(a.lane, a.queue) as step offset 0) f;
+end
 $$;
 
 -- lane_with_limits: the home of a job with more limits: base lane, "#", labels of unkeyed limits in order, and labels

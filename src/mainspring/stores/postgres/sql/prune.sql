@@ -8,12 +8,12 @@
 -- prune: delete up to p_limit ended jobs past their retention, with all that is stored of them; then other rows that
 -- are not needed. A job with a keep of its own is deleted by drop_at alone, other jobs by age, or when enough others ended
 -- later. A job whose unique window is running stays, and its pruning is postponed until the window is over, so that it
--- is not looked at each time.
--- returns how many were deleted
+-- is not looked at each time. Jobs of a flow are deleted with the join that the flow ends with, its root.
+-- returns how many were deleted, and the queues in which a job became ready
 create function {schema}.prune_v1(
     p_limit integer, p_now bigint, p_keep bigint, p_keep_count integer, p_keep_at_least bigint,
-    p_keep_dead bigint, p_keep_dead_count integer, p_keep_workers bigint
-) returns integer
+    p_keep_dead bigint, p_keep_dead_count integer, p_keep_workers bigint, out deleted integer, out woken text[]
+)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan set jit = off as $$
@@ -23,57 +23,134 @@ declare
     v_young bigint := v_now - p_keep_at_least;
     v_before bigint;
     v_dead_before bigint;
-    v_ids bytea[];
-    v_dead bytea[];
-    v_gone bytea[];
-    v_n integer := 0;
+    v_found integer;
+    v_deleted integer;
+    v_woken text[];
 begin
     perform {schema}.guard_v1();
+    deleted := 0;
+    woken := '{}';
     v_before := least(v_young, greatest(v_now - p_keep, case when p_keep_count <= 0 then v_now + 1 else (
         select f.finished from {schema}.finished f where f.drop_at is null
             order by f.finished desc offset p_keep_count - 1 limit 1
     ) end));
     v_dead_before := least(v_young, greatest(v_now - p_keep_dead, case when p_keep_dead_count <= 0 then v_now + 1 else (
-        select d.finished from {schema}.dead d order by d.finished desc offset p_keep_dead_count - 1 limit 1
+        select d.finished from {schema}.dead d where d.drop_at is null or d.drop_at < {FLOW_KEEP} order by d.finished desc offset p_keep_dead_count - 1 limit 1
     ) end));
     for v_round in 1 .. c_rounds loop
-        v_ids := array(select f.id from {schema}.finished f where f.drop_at <= v_now order by f.drop_at limit p_limit - v_n);
-        v_ids := v_ids || array(
-            select f.id from {schema}.finished f where f.finished < v_before and f.drop_at is null
-            order by f.finished limit p_limit - v_n - cardinality(v_ids)
-        );
-        v_dead := array(
-            select d.id from {schema}.dead d where d.drop_at <= v_now
-            order by d.drop_at limit p_limit - v_n - cardinality(v_ids)
-        );
-        v_dead := v_dead || array(
-            select d.id from {schema}.dead d where d.finished < v_dead_before and d.drop_at is null
-            order by d.finished limit p_limit - v_n - cardinality(v_ids) - cardinality(v_dead)
-        );
-        exit when cardinality(v_ids) + cardinality(v_dead) = 0;
-        perform {schema}.lock_keys_of_v1(v_ids || v_dead, false, v_now);
-        perform {schema}.postpone_pruning_v1(v_ids, v_dead, v_now);
-        -- A new statement: a job may have been retried meanwhile, or have taken its key again.
-        with ended as (
-            delete from {schema}.finished f
-            where f.id = any(v_ids) and (f.drop_at is null or f.drop_at <= v_now) and (
-                f.drop_at is not null and f.keep is not null or f.finished < v_before
-            )
-            returning f.id
-        ), buried as (
-            delete from {schema}.dead d
-            where d.id = any(v_dead) and (d.drop_at is null or d.drop_at <= v_now) and d.finished < v_dead_before
-            returning d.id
-        )
-        select array(select id from ended union all select id from buried) into v_gone;
-        perform {schema}.delete_details_v1(v_gone);
-        v_n := v_n + cardinality(v_gone);
-        -- Jobs whose window is over and that have a longer retention now than when their pruning was postponed.
-        update {schema}.finished f set drop_at = null where f.id = any(v_ids) and f.drop_at <= v_now;
-        update {schema}.dead d set drop_at = null where d.id = any(v_dead) and d.drop_at <= v_now;
+        select e.* into v_found, v_deleted, v_woken
+        from {schema}.prune_ended_v1(p_limit - deleted, v_before, v_dead_before, v_now) e;
+        exit when v_found = 0;
+        deleted := deleted + v_deleted;
+        woken := woken || v_woken;
     end loop;
     perform {schema}.prune_others_v1(v_now, p_keep_workers);
-    return v_n;
+end
+$$;
+
+-- prune_ended: find up to p_limit ended jobs past their retention, lock their keys, and delete those of them that are
+-- still past it. p_before, p_dead_before: the moments before which a finished or a dead job without a keep of its own has
+-- ended. If the root of a flow is found, only jobs of its flow are deleted, as long as there are any.
+-- returns how many jobs were found, how many were deleted, and the queues in which a job became ready
+create function {schema}.prune_ended_v1(
+    p_limit integer, p_before bigint, p_dead_before bigint, p_now bigint, out candidates integer, out deleted integer,
+    out woken text[]
+) language plpgsql as $$
+declare
+    v_ids bytea[];
+    v_dead bytea[];
+    v_gone bytea[];
+    v_roots bytea[];
+begin
+    select coalesce(array_agg(c.id), '{}'), array_agg(c.id) filter (where c.followed & {IS_JOIN} > 0) into v_ids, v_roots from (
+        (
+            select f.id, f.followed from {schema}.finished f
+            where f.drop_at <= p_now and (f.followed & {IS_JOIN} = 0 or not {schema}.is_flow_live_v1(f.id, p_limit))
+            order by f.drop_at limit p_limit
+        )
+        union all
+        (
+            select f.id, f.followed from {schema}.finished f
+            where f.finished < p_before and f.drop_at is null
+                and (f.followed & {IS_JOIN} = 0 or not {schema}.is_flow_live_v1(f.id, p_limit))
+            order by f.finished limit p_limit
+        )
+        limit p_limit
+    ) c;
+    if v_roots is not null then
+        v_gone := {schema}.list_flow_jobs_v1(v_roots, p_limit, p_now);
+        if cardinality(v_gone) > 0 then
+            candidates := cardinality(v_gone);
+            select f.* into deleted, woken from {schema}.prune_flow_jobs_v1(v_gone, p_now) f;
+            return;
+        end if;
+        v_roots := {schema}.list_kept_roots_v1(v_roots);
+        v_ids := array(select u.id from unnest(v_ids) as u(id) where u.id <> all(v_roots));
+    end if;
+    v_dead := array(
+        select d.id from {schema}.dead d where d.drop_at <= p_now order by d.drop_at limit p_limit - cardinality(v_ids)
+    );
+    v_dead := v_dead || array(
+        select d.id from {schema}.dead d where d.finished < p_dead_before and d.drop_at is null
+        order by d.finished limit p_limit - cardinality(v_ids) - cardinality(v_dead)
+    );
+    candidates := cardinality(v_ids) + cardinality(v_dead);
+    deleted := 0;
+    woken := '{}';
+    if candidates = 0 then
+        return;
+    end if;
+    perform {schema}.lock_keys_of_v1(v_ids || v_dead, false, p_now);
+    perform {schema}.postpone_pruning_v1(v_ids, v_dead, p_now);
+    -- A new statement: a job may have been retried meanwhile, or have taken its key again.
+    with ended as (
+        delete from {schema}.finished f
+        where f.id = any(v_ids) and (f.drop_at is null or f.drop_at <= p_now) and (
+            f.drop_at is not null and f.keep is not null or f.finished < p_before
+        )
+        returning f.id
+    ), buried as (
+        delete from {schema}.dead d
+        where d.id = any(v_dead) and (d.drop_at is null or d.drop_at <= p_now) and d.finished < p_dead_before
+        returning d.id
+    )
+    select array(select id from ended union all select id from buried) into v_gone;
+    woken := {schema}.resolve_pruned_v1(v_gone, p_now);
+    perform {schema}.delete_details_v1(v_gone);
+    deleted := cardinality(v_gone);
+    -- Jobs whose window is over and that have a longer retention now than when their pruning was postponed.
+    update {schema}.finished f set drop_at = null where f.id = any(v_ids) and f.drop_at <= p_now;
+    update {schema}.dead d set drop_at = null where d.id = any(v_dead) and d.drop_at <= p_now;
+end
+$$;
+
+-- prune_flow_jobs: delete those of these jobs that have ended. returns as prune_ended
+create function {schema}.prune_flow_jobs_v1(p_ids bytea[], p_now bigint, out deleted integer, out woken text[])
+language plpgsql as $$
+declare
+    v_gone bytea[];
+begin
+    perform {schema}.lock_keys_of_v1(p_ids, false, p_now);
+    with ended as (
+        delete from {schema}.finished f where f.id = any(p_ids) returning f.id
+    ), buried as (
+        delete from {schema}.dead d where d.id = any(p_ids) returning d.id
+    )
+    select array(select id from ended union all select id from buried) into v_gone;
+    woken := {schema}.resolve_pruned_v1(v_gone, p_now);
+    perform {schema}.delete_details_v1(v_gone);
+    deleted := cardinality(v_gone);
+end
+$$;
+
+-- resolve_pruned: jobs that still wait for a pruned dead job end.
+create function {schema}.resolve_pruned_v1(p_ids bytea[], p_now bigint) returns text[] language plpgsql as $$
+begin
+    if not exists (select 1 from {schema}.edges e where e.parent = any(p_ids)) then
+        return '{}';
+    end if;
+    perform {schema}.follow_clock_v1(p_now);
+    return {schema}.resolve_deleted_v1(p_ids, p_now);
 end
 $$;
 
@@ -95,7 +172,8 @@ create function {schema}.resume_pruning_v1(p_job bytea) returns void language pl
 begin
     update {schema}.finished f set drop_at = case when f.keep is not null then f.finished + least(f.keep, {UNLIMITED}) end
     where f.id = p_job and f.drop_at is not null;
-    update {schema}.dead d set drop_at = null where d.id = p_job and d.drop_at is not null;
+    update {schema}.dead d set drop_at = null
+    where d.id = p_job and d.drop_at is not null and d.keep is distinct from {FLOW_KEEP};
 end
 $$;
 
@@ -177,15 +255,18 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- sweep_partition: delete the next jobs of a day, by id, with all that is stored beside them, so that a reader finds a
--- job whole or not at all. returns how many there were, and the last of them
+-- job whole or not at all. The root of a flow stays while its flow has jobs: prune deletes it after them. returns how many there were, and the last of them
 create function {schema}.sweep_partition_v1(p_name text, p_after bytea, p_limit integer) returns table (n integer, last bytea)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     v_ids bytea[];
     v_gone bytea[];
 begin
-    execute format('select array(select id from {schema}.%I where id > $1 order by id limit $2)', p_name)
-    into v_ids using p_after, p_limit;
+    execute format(
+        'select array(select f.id from {schema}.%I f where f.id > $1 and (f.followed & $3 = 0 or '
+        'not exists (select 1 from {schema}.marks m where m.mark = {schema}.flow_mark_v1(f.id))) '
+        'order by f.id limit $2)', p_name
+    ) into v_ids using p_after, p_limit, {IS_JOIN};
     perform {schema}.lock_keys_of_v1(v_ids, false, null);
     -- A new statement: a job that was retried meanwhile is not here any more.
     execute format(

@@ -89,7 +89,8 @@ begin
         return null;
     end if;
     v_ids := array(
-        select j.id from {schema}.jobs j where j.id > p_after and j.queue = p_queue and not j.counted order by j.id limit p_limit
+        select j.id from {schema}.jobs j where j.id > p_after and j.queue = p_queue and not j.counted
+            and j.followed & {IS_JOIN} = 0 order by j.id limit p_limit
     );
     perform 1 from {schema}.jobs j where j.id = any(v_ids) order by j.id for update;
     update {schema}.jobs j set counted = true where j.id = any(v_ids);
@@ -127,7 +128,7 @@ begin
     update {schema}.jobs j
     set seq = n.seq, counted = n.counted, home = n.home, lane = n.home, buckets = n.buckets, costs = n.costs
     from (
-        select o.id, q.bounded as counted,
+        select o.id, q.bounded and o.followed & {IS_JOIN} = 0 as counted,
             case when q.settings ->> 'order' = {ORDER_LIFO} then -greatest(o.seq, 1) else o.seq end as seq,
             case when m.names is null then o.home else {schema}.lane_with_limits_v1(o.home, o.queue,
                 q.settings -> 'labels') end as home,
@@ -242,7 +243,7 @@ language plpgsql as $$
 begin
     return {schema}.finish_v1(
         array(
-            select row(j.id, {CANCELLED}, p_reason, null, null, null, p_note, 0)::{schema}.ending_v1
+            select row(j.id, {CANCELLED}, p_reason, null, null, null, p_note, 0, null)::{schema}.ending_v1
             from {schema}.jobs j where j.id = any(p_ids) and j.state || '' <> {RUNNING}
         ), p_now
     );

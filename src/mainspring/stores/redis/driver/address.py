@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from mainspring.errors import BadUrl
+from mainspring.errors import BadUrl, did_you_mean
 
 PORT: Final = 6379
 NAME: Final = "mainspring"
@@ -80,23 +80,27 @@ def parse(url: str) -> RedisAddress:
         raise BadUrl(url, "cannot be read", hint="redis://user:password@host:6379/0") from None
     if parts.scheme not in _SCHEMES:
         raise BadUrl(url, f"begins with {parts.scheme!r}", hint=f"Use one of {', '.join(_SCHEMES)}.")
+    if parts.fragment:
+        raise BadUrl(url, f"has the fragment {parts.fragment!r}, which has no meaning", hint="redis://host:6379/0")
     tls: dict[str, str] | None = {} if parts.scheme == "rediss" else None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    database = options.pop("db", "") or ("" if parts.scheme == "unix" else parts.path.strip("/"))
+    database = _database(url, options.pop("db", ""), "" if parts.scheme == "unix" else parts.path.strip("/"))
     if tls is not None:
         tls.update({name: options.pop(name) for name in _TLS_OPTIONS if name in options})
         _check_tls(url, tls)
     if options:
-        known = ", ".join(("db", *_TLS_OPTIONS) if tls is not None else ("db",))
-        raise BadUrl(url, f"has an unknown option: {min(options)}", hint=f"Known options: {known}.")
-    if database and not database.isdecimal():
-        raise BadUrl(url, "names a database that is not a number", hint="redis://host:6379/0")
+        known, name = ("db", *_TLS_OPTIONS) if tls is not None else ("db",), min(options)
+        raise BadUrl(
+            url,
+            f"has the unknown parameter {name!r}{did_you_mean(name, known)}",
+            hint=f"Known parameters of {parts.scheme}://: {', '.join(known)}.",
+        )
     try:
         port = parts.port
     except ValueError:
         raise BadUrl(url, "names a port that is not a number", hint="redis://host:6379/0") from None
-    if parts.scheme == "unix" and not parts.path:
-        raise BadUrl(url, "names no socket", hint="unix:///path/of/the.sock")
+    if parts.scheme == "unix" and (not parts.path or parts.hostname):
+        raise BadUrl(url, "names no socket", hint="Write unix:///path/of/the.sock (three slashes).")
     return RedisAddress(
         host=unquote(parts.hostname or "localhost"),
         port=port or PORT,
@@ -106,6 +110,16 @@ def parse(url: str) -> RedisAddress:
         password=unquote(parts.password or ""),
         tls=tls,
     )
+
+
+def _database(url: str, parameter: str, path: str) -> str:
+    """The number of the database, which the path or the parameter ``db`` names."""
+    if parameter and path and parameter != path:
+        raise BadUrl(url, f"names two databases: /{path} and db={parameter}", hint="redis://host:6379/0")
+    found = parameter or path
+    if found and not (found.isascii() and found.isdecimal()):
+        raise BadUrl(url, "names a database that is not a number", hint="redis://host:6379/0")
+    return found
 
 
 def _check_tls(url: str, options: dict[str, str]) -> None:

@@ -45,8 +45,21 @@ CATALOGUE: tuple[CatalogueKey, ...] = (
     CatalogueKey("items", "zset", "items of its stream by their number", _RETRIED, per="job"),
     CatalogueKey("mark", "zset", "jobs with the mark, with score 0: ordered by id", _GONE, per="mark"),
     CatalogueKey("counts", "hash", "state, queue, task (reason, error) -> number of jobs", "the move that makes it 0"),
-    CatalogueKey("children", "hash", "child -> policy of the edge", "finish of the parent or of the child", per="job"),
-    CatalogueKey("parents", "hash", "blocked job -> the ids of the jobs it waits for", "any move out of blocked"),
+    # ---- edges and flows
+    CatalogueKey(
+        "children", "zset", "children by the policy of the edge", "finish of the parent or of the child", per="job"
+    ),
+    CatalogueKey(
+        "parents", "zset", "jobs that a blocked job waits for, with score 0", "any move out of blocked", per="job"
+    ),
+    CatalogueKey("releasing", "zset", "joins that ended with many children, by their end", "promote"),
+    CatalogueKey(
+        "children_left", "zset", "further children of such a join, as in children", "promote", per="join, epoch, end"
+    ),
+    CatalogueKey("flow_jobs", "hash", "mark of a flow -> number of its live jobs", "the move that makes it 0"),
+    CatalogueKey("flow_died", "zset", "dead jobs that are kept with their flow, by their end", _RETRIED),
+    CatalogueKey("swept", "zset", "flows to cancel or to delete, by the moment of the next look", "promote"),
+    CatalogueKey("sweeps", "hash", "such a flow -> how far promote has come", "promote, retry_flow"),
     # ---- ended jobs, for retention
     CatalogueKey("done", "zset", "succeeded and cancelled jobs by their end", _RETRIED),
     CatalogueKey("keep_until", "zset", "succeeded and cancelled jobs with their own keep, by its end", _RETRIED),
@@ -77,7 +90,6 @@ CATALOGUE: tuple[CatalogueKey, ...] = (
         "claim",
         per="lane set",
     ),
-    CatalogueKey("ages", "zset", "open lanes by the seq of their oldest job", "claim", per="lane set"),
     CatalogueKey("vtimes", "zset", "open lanes of fair keys by virtual time", "claim", per="priority:lane set"),
     CatalogueKey("clocks", "hash", "priority -> the virtual time of the fair keys", "claim", per="queue"),
     CatalogueKey("fair", "set", "lane sets of fair keys that have an open lane", "claim", per="queue"),
@@ -101,9 +113,7 @@ CATALOGUE: tuple[CatalogueKey, ...] = (
     CatalogueKey(
         "limits", "hash", "limit -> kind, size, per, burst, the size that was set by hand, share, span", "forget_limit"
     ),
-    CatalogueKey(
-        "breakers", "hash", "breaker that is not closed, or counts failures -> its state", "its close, forget_limit"
-    ),
+    CatalogueKey("breakers", "hash", "breaker that has counted something -> its row", "forget_limit"),
     CatalogueKey(
         "bucket_counts", "hash", "unkeyed bucket -> number of running jobs that name it", "any move out of running"
     ),
@@ -137,6 +147,7 @@ CATALOGUE: tuple[CatalogueKey, ...] = (
     CatalogueKey(
         "worker", "hash", "number, turn, lost, started, seen, lease, queues, tasks, info", "retire, prune", per="worker"
     ),
+    CatalogueKey("leads", "hash", "service of the fleet -> end of the lead, worker", "retire, rescue"),
     CatalogueKey("worker_jobs", "set", "its running jobs", "any move out of running", per="worker"),
     CatalogueKey("worker_orders", "hash", "running job to cancel -> reason", "any move out of running", per="worker"),
     CatalogueKey("wake", "list", "tokens, at most one for each listener", "listener; expires", per="queue"),
@@ -164,28 +175,6 @@ CATALOGUE: tuple[CatalogueKey, ...] = (
     CatalogueKey("runs", "hash", "occurrence -> its job, document", "swap_schedule", per="schedule"),
     CatalogueKey(
         "schedules_gone", "zset", "schedules that were deleted lately, by their last revision", "swap_schedule, prune"
-    ),
-    CatalogueKey("dependencies", "hash", "schedule -> the schedules it waits for", "set_dependencies"),
-    CatalogueKey("dependents", "set", "schedules that wait for it", "set_dependencies", per="schedule"),
-    CatalogueKey(
-        "missing",
-        "set",
-        "schedules it waits for that have not succeeded since its last start",
-        "finish, set_dependencies",
-        per="schedule",
-    ),
-    CatalogueKey(
-        "awaiting",
-        "zset",
-        "its jobs that wait for other schedules, in order of enqueue",
-        "any move out of blocked",
-        per="schedule",
-    ),
-    CatalogueKey(
-        "released",
-        "hash",
-        "schedule with dependencies -> its job that was released last, with its token",
-        "set_dependencies",
     ),
     # ---- documents
     CatalogueKey("documents", "hash", "name -> version, data", "never", per="kind"),

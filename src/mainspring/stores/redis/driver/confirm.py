@@ -21,12 +21,17 @@ WAIT_TIMEOUT = 2_000
 MARK = b"redis.call('HDEL', KEYS[1], '') return redis.call('HINCRBY', KEYS[1], 'confirms', 1)"
 """The script of the mark. The deletion of a field that does not exist lets the script run at maxmemory."""
 
-READS = frozenset(("buckets", "dependencies", "due_schedules", "find", "holders", "schedule_runs", "tally", "workers"))
+READS = frozenset(
+    (
+        *("buckets", "due_schedules", "find", "holders", "read_breakers", "schedule_runs", "tally"),
+        *("waits_for", "workers"),
+    )
+)
 """Scripts that only read."""
 
 NOTHING_TO_LOSE = READS | {
-    *("beat", "listen", "notify", "promote", "prune", "prune_limits", "prune_schedules", "prune_workers"),
-    *("recheck_limits", "report_breaker", "unlisten"),
+    *("beat", "lead", "listen", "notify", "promote", "prune", "prune_limits", "prune_schedules", "prune_workers"),
+    *("recheck_limits", "unlisten"),
 }
 """Scripts that only read, or whose lost write is repaired by a later call: they are never confirmed."""
 

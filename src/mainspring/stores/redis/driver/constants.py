@@ -42,6 +42,7 @@ FIELDS: Final = (
     ("started", "d"),
     ("turn", "d"),
     ("ended", "d"),
+    ("ran", "d"),
     ("crashes", "I"),
     ("crash_limit", "I"),
     ("epoch", "I"),
@@ -79,9 +80,9 @@ LARGE: Final = 1024
 """Bytes. A larger record or result is stored in a hash of its own, so that a script that moves, counts or searches jobs
 does not read it."""
 
-FLAG_CHILDREN, FLAG_ORDERED, FLAG_LIMITED, FLAG_FOLLOWED, FLAG_KEEP, FLAG_DEPENDENT = 1, 2, 4, 8, 16, 32
+FLAG_CHILDREN, FLAG_ORDERED, FLAG_LIMITED, FLAG_FOLLOWED, FLAG_KEEP = 1, 2, 4, 8, 16
 """Bits of ``ends``: what the end of the job has to look at. Children that wait for it, a cancel order, buckets,
-follow-up jobs, a retention of its own, a mark of a schedule dependency."""
+follow-up jobs, a retention of its own or a flow."""
 
 FLAG_EXPIRES, FLAG_PARKED, FLAG_COUNTED = 1, 2, 8
 """Bits of ``claims``, besides ``FLAG_LIMITED``: what a claim of the job has to look at. A moment after which it
@@ -94,13 +95,23 @@ FLAG_EARLY, FLAG_RECORD_APART, FLAG_RESULT, FLAG_ERROR, FLAG_RESULT_APART = 1, 2
 ID_BYTES: Final = 16
 LEASE_BYTES: Final = 24
 """An id and a token of 8 bytes."""
+SUCCESS_BYTES: Final = 32
+"""A lease, and 8 bytes for the microseconds that the body ran."""
 EDGE_BYTES: Final = 17
 """The id of a parent and one byte for the policy of the edge."""
 
+FLOW_MARK: Final = "%"
+"""The first character of the mark by which the jobs of a flow are found: the hex id of its root follows."""
+
 # ---- codes in arguments and stored values -------------------------------------------------------
 
-EDGE_CODE_FAIL, EDGE_CODE_IGNORE = "f", "i"
-"""The last byte of an edge."""
+EDGE_CODES: Final = {"fail": 1, "ignore": 2, "skip": 3, "wait": 4, "failed": 5, "dead": 6}
+"""The last byte of an edge, and its score among the children of the parent."""
+EDGE_CODE_MEMBER: Final = 7
+"""The edge from a member to its join."""
+
+JOIN_FIELDS: Final = ("open", "lenient", "total", "succeeded", "dead", "cancelled", "bypassed")
+"""The numbers of a join in its rare fields, in this order. The first two are 0 or 1."""
 
 CONFLICT_CODES: Final = {"return": 0, "error": 1, "replace": 2}
 MODE_CODES: Final = {"debounce": 1, "throttle": 2, "keep_last": 3}
@@ -116,14 +127,18 @@ REFUSED_FULL = "full"
 REFUSED_TAKEN = "taken"
 REFUSED_CONFLICT = "conflict"
 REFUSED_NO_PARENT = "no_parent"
+REFUSED_CLOSED = "closed"
 """The first word of a reply that refuses a whole batch."""
 
 # ---- numbers ------------------------------------------------------------------------------------
 
-SEQ_SPAN: Final = 2**44
-"""Places in the line of one priority. ``seq`` of a ``lifo`` job is ``SEQ_SPAN - seq``."""
+SEQ_SPAN: Final = 2**53
+"""``seq`` of a ``lifo`` job is ``SEQ_SPAN - seq``. Order keys are exact up to here, which is in the year 2112."""
 SEQ_FIRST: Final = SEQ_SPAN // 2
-"""The first ``seq``: places of ``fifo`` jobs grow from here, places of ``lifo`` jobs fall from here."""
+"""The ``seq`` of the time 0: those of ``fifo`` jobs grow from here, those of ``lifo`` jobs fall from here. So all are
+positive, and the bytes of two of them compare as the numbers do."""
+FAIR_PLACE: Final = 0
+"""The place of a lane set of fair keys in its root, before all jobs: a claim looks inside to find the first job."""
 EXACT: Final = 2**53
 """Numbers of Lua are doubles: a larger whole number would be rounded. As a moment it is in the year 2255."""
 EPOCHS: Final = 2**16
@@ -132,6 +147,7 @@ EPOCHS: Final = 2**16
 _NUMBERS: Mapping[str, int] = {
     "SEQ_SPAN": SEQ_SPAN,
     "SEQ_FIRST": SEQ_FIRST,
+    "FAIR_PLACE": FAIR_PLACE,
     "EPOCHS": EPOCHS,
     # Arguments of one command. The stack of Lua is small.
     "ARGUMENTS": 1000,
@@ -151,8 +167,6 @@ _NUMBERS: Mapping[str, int] = {
     "BUCKETS_RECHECKED": 500,
     # Starts of a rate that are read at once, at most.
     "STARTS_READ": 64,
-    # Jobs that wait for a schedule dependency, read at once.
-    "AWAITING_READ": 100,
     # Milliseconds for which a listener counts after its last call of listen.lua.
     "LISTENER_TTL": 60_000,
     # Tokens in the wake list of one queue, at most.
@@ -167,6 +181,10 @@ _NUMBERS: Mapping[str, int] = {
     # guilt_of() in _moves.lua: a job that crashed before, and a job that dies at its next crash.
     "GUILT_CRASHED": 1,
     "GUILT_SUSPECT": 2,
+    # How a parent ended, for the policies of its edges.
+    "ENDED_WELL": 1,
+    "ENDED_BADLY": 2,
+    "ENDED_DEAD": 3,
 }
 
 
@@ -187,7 +205,6 @@ LUA: Mapping[str, object] = {
     "FLAG_LIMITED": FLAG_LIMITED,
     "FLAG_FOLLOWED": FLAG_FOLLOWED,
     "FLAG_KEEP": FLAG_KEEP,
-    "FLAG_DEPENDENT": FLAG_DEPENDENT,
     "FLAG_EXPIRES": FLAG_EXPIRES,
     "FLAG_PARKED": FLAG_PARKED,
     "FLAG_COUNTED": FLAG_COUNTED,
@@ -198,12 +215,15 @@ LUA: Mapping[str, object] = {
     "FLAG_RESULT_APART": FLAG_RESULT_APART,
     "ID_BYTES": ID_BYTES,
     "LEASE_BYTES": LEASE_BYTES,
+    "SUCCESS_BYTES": SUCCESS_BYTES,
     "EDGE_BYTES": EDGE_BYTES,
+    "FLOW_MARK": FLOW_MARK,
     "NAMES_AT": FIXED.size + 1,  # the group begins here plus the length of the worker's name
     # {SUCCEEDED} is the code of the state; the outcome of an attempt is stored as text.
     "OUTCOME_SUCCEEDED": Outcome.SUCCEEDED.value,
-    "EDGE_CODE_FAIL": EDGE_CODE_FAIL,
-    "EDGE_CODE_IGNORE": EDGE_CODE_IGNORE,
+    **{f"EDGE_CODE_{name.upper()}": code for name, code in EDGE_CODES.items()},
+    "EDGE_CODE_MEMBER": EDGE_CODE_MEMBER,
+    **{f"JOIN_{name.upper()}": place for place, name in enumerate(JOIN_FIELDS, 1)},
     **{f"CONFLICT_{name.upper()}": code for name, code in CONFLICT_CODES.items()},
     **{f"KEY_{name.upper()}": code for name, code in MODE_CODES.items()},
     "KEY_KEPT": MODE_KEPT,
@@ -214,4 +234,5 @@ LUA: Mapping[str, object] = {
     "REFUSED_TAKEN": REFUSED_TAKEN,
     "REFUSED_CONFLICT": REFUSED_CONFLICT,
     "REFUSED_NO_PARENT": REFUSED_NO_PARENT,
+    "REFUSED_CLOSED": REFUSED_CLOSED,
 }

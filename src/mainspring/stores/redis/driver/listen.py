@@ -45,6 +45,8 @@ class RedisListener:
         self._sent_at = 0.0
         self._refreshed = asyncio.get_running_loop().time()
         self._closed = False
+        self.is_always_woken = True
+        """Without a connection, ``wait`` raises."""
 
     async def wait(self, timeout: float) -> bool:
         try:

@@ -31,9 +31,18 @@ from .constants import LUA
 
 BUNDLES = {
     "limits": ("limits*", "breakers*", "limits_rates*", "limits_capacity*", "limits_waiting*"),
-    "outcomes": ("breakers_outcomes*", "limits_spent*"),
     "jobs": (
-        *("common", "rows", "queues*", "wakeups", "dependencies*", "lanes", "limits", "moves", "follow_ups", "finish"),
+        "common",
+        "rows",
+        "lane_fields",
+        "queues*",
+        "wakeups",
+        "lanes",
+        "limits",
+        "moves",
+        "follow_ups",
+        "flows*",
+        "finish",
         "flush",
     ),
     "claims": ("claim", "claim_limited*", "fair*", "claim_order"),

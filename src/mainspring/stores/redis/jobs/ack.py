@@ -18,6 +18,7 @@ Leases = tuple[tuple[bytes, int], ...]
 
 _pack = msgspec.msgpack.Encoder().encode
 _length = Struct(">I").pack
+_times = Struct(">dd").pack
 
 
 def storable(acks: Sequence[Ack]) -> tuple[list[Ack], Leases]:
@@ -47,8 +48,8 @@ def pack_acks(acks: Sequence[Ack]) -> tuple[int, list[bytes]]:
     others: list[bytes] = []
     for ack in acks:
         if ack.to is State.SUCCEEDED and ack.error is None and not (ack.slow or ack.spent):
-            lease = ack.id + moment(ack.token)
-            plain.append(lease if ack.result is None else lease + b"+" + ack.result)
+            said = ack.id + _times(ack.token, ack.run_us)
+            plain.append(said if ack.result is None else said + b"+" + ack.result)
         else:
             others += _pack_other(ack)
     return len(plain), plain + others
@@ -60,8 +61,8 @@ def _pack_other(ack: Ack) -> tuple[bytes, bytes]:
     has = ack.result is not None, ack.error is not None
     said = ack.outcome, CODES[ack.to], ack.reason or False, ack.delay, due, ack.refund, ack.park, ack.label or False
     result, error = ack.result or b"", ack.error or b""
-    lacked = limits.labelled(ack.buckets) if ack.buckets or ack.part else False
+    lacked = limits.labelled(ack.buckets) if ack.buckets else False
     return (
-        _pack((*said, *has, ack.slow, ack.spent, ack.fault or False, lacked, ack.part or False)),
+        _pack((*said, *has, ack.slow, ack.spent, lacked, ack.unstarted, ack.run_us)),
         b"".join((ack.id, moment(ack.token), _length(len(result)), result, _length(len(error)), error)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainspring.stores.redis.driver.constants import FIXED, FLAG_DEPENDENT, FLAG_EARLY
+from mainspring.stores.redis.driver.constants import FIXED, FLAG_EARLY
 from mainspring.stores.redis.rows import end_of_names, names_in, time
 from mainspring.worker.records import Claim, Want
 
@@ -12,14 +12,14 @@ _fixed, _FIXED_SIZE = FIXED.unpack_from, FIXED.size
 
 
 def want_arguments(wants: Sequence[Want]) -> list[tuple[object, ...]]:
-    """Lanes, number, number by age, and how many may be in scarce buckets; False: any number."""
-    return [(want.lanes, want.n, want.oldest, False if want.limited is None else want.limited) for want in wants]
+    """Lanes, number, and whether the jobs are claimed ahead of a free slot."""
+    return [(want.lanes, want.n, want.ahead) for want in wants]
 
 
 def read_claim(job: bytes, raw: bytes) -> Claim:
     """A claimed job. A large record is at its end."""
     (
-        _, ends, _, rest, _, priority, attempt, _, turn, _, crashes, _, epoch, _,
+        _, _, _, rest, _, priority, attempt, _, turn, _, _, crashes, _, epoch, _,
         enqueued, _, expires, record, more, token, worker,
     ) = _fixed(raw)  # fmt: skip
     start = _FIXED_SIZE + worker
@@ -28,5 +28,5 @@ def read_claim(job: bytes, raw: bytes) -> Claim:
     end += more
     return Claim(
         job, int(token), task, queue, lane, priority, attempt, epoch, crashes, rest & FLAG_EARLY > 0, int(enqueued),
-        time(expires), raw[end : end + record] or raw[end:], int(turn), ends & FLAG_DEPENDENT > 0,
+        time(expires), raw[end : end + record] or raw[end:], int(turn),
     )  # fmt: skip

@@ -2,8 +2,8 @@
 
 A plain job only waits for its turn: it has no delay, parents, limits, fair key, unique key, marks or follow-up jobs. A
 batch of plain jobs is inserted by ``enqueue_plain.lua``, a single plain job by ``enqueue_one.lua``, and any other batch
-by ``enqueue.lua``. All of them look for the id of a job among all jobs, live or ended. So ``Batch.retry`` needs nothing
-more, and a first try that arrives after a retry of its batch makes no second job.
+by ``enqueue.lua``. All of them look for the id of a job among all jobs, live or ended. So ``JobBatch.retry`` needs
+nothing more, and a first try that arrives after a retry of its batch makes no second job.
 
 Concurrent calls on one event loop share a script (:class:`JointEnqueue`). A call that comes alone is sent at once.
 Calls that come while a script is on its way are sent together in the next one, which costs the server a fifth of single
@@ -23,18 +23,25 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from mainspring.errors import EnqueueError, KeyConflict, KeyTaken, QueueDisabled, QueueDraining, StoreConflict
-from mainspring.jobs.records import Batch, Edge, Enqueued, NewJob
+from mainspring.errors import (
+    EnqueueError,
+    FlowClosed,
+    KeyConflict,
+    KeyTaken,
+    QueueDisabled,
+    QueueDraining,
+    StoreConflict,
+)
+from mainspring.jobs.records import Enqueued, JobBatch, NewJob
 from mainspring.limits.records import Limit
 from mainspring.states import State
 from mainspring.stores.redis import lanes, limits
 from mainspring.stores.redis.driver.client import RedisClient
 from mainspring.stores.redis.driver.constants import (
     CODES,
-    EDGE_CODE_FAIL,
-    EDGE_CODE_IGNORE,
     ID_BYTES,
     LARGE,
+    REFUSED_CLOSED,
     REFUSED_CONFLICT,
     REFUSED_DISABLED,
     REFUSED_DRAINING,
@@ -44,6 +51,7 @@ from mainspring.stores.redis.driver.constants import (
     REFUSED_TAKEN,
 )
 from mainspring.stores.redis.driver.resp import ServerError
+from mainspring.stores.redis.flows import no_parent, pack_edges
 from mainspring.stores.redis.queues import settings_json
 from mainspring.stores.redis.rows import (
     around_record,
@@ -55,6 +63,7 @@ from mainspring.stores.redis.rows import (
     pack_times,
     rest,
 )
+from mainspring.stores.shared import plain
 from mainspring.stores.shared.depth import queue_full
 from mainspring.stores.shared.folding import folded, unfolded
 from mainspring.stores.shared.joining import Joiner
@@ -71,8 +80,8 @@ JOINT_CALLS: Final = 2
 """Scripts that are on their way at once."""
 _PIECE: Final = 8 * 1024
 
+_fits_plain = plain.only("id", "task", "queue", "kind", "priority", "crashes", "early", "record")
 _READY = bytes([CODES[State.READY]])
-_POLICIES = {"fail": EDGE_CODE_FAIL.encode(), "ignore": EDGE_CODE_IGNORE.encode()}
 _pack = msgspec.msgpack.Encoder().encode
 
 Words = list[bytes | str]
@@ -80,23 +89,23 @@ Words = list[bytes | str]
 # ---- which script -------------------------------------------------------------------------------
 
 
-def arguments(batch: Batch, with_settings: Collection[str] = (), swap: bytes = b"") -> tuple[str, Words]:
+def arguments(batch: JobBatch, with_settings: Collection[str] = (), swap: bytes = b"") -> tuple[str, Words]:
     """The script for this batch, and its arguments.
 
     ``with_settings``: queues that have settings, which the scripts for plain jobs do not read. ``swap``: a packed swap
     of a schedule's row, which ``enqueue.lua`` does together with the batch.
     """
-    plain = not swap and is_plain(batch, with_settings)
-    return _bounded(batch.jobs, batch.limits, plain, _batch_options(batch, swap))
+    short = not swap and is_plain(batch, with_settings)
+    return _bounded(batch.jobs, batch.limits, short, _batch_options(batch, swap))
 
 
-def joint_arguments(batches: Sequence[Batch]) -> tuple[str, Words]:
+def joint_arguments(batches: Sequence[JobBatch]) -> tuple[str, Words]:
     """The script and its arguments for several plain batches together."""
     jobs = [job for batch in batches for job in batch.jobs]
     return _bounded(jobs, (), _are_distinct(jobs))
 
 
-def is_plain(batch: Batch, with_settings: Collection[str] = ()) -> bool:
+def is_plain(batch: JobBatch, with_settings: Collection[str] = ()) -> bool:
     """Whether all jobs of the batch are plain, and no id occurs twice."""
     if batch.limits or batch.queues or batch.accepted:
         return False
@@ -106,32 +115,20 @@ def is_plain(batch: Batch, with_settings: Collection[str] = ()) -> bool:
 
 
 def _is_plain(job: NewJob) -> bool:
-    return not (
-        job.delay
-        or job.run_at is not None
-        or job.expires_in is not None
-        or job.after
-        or job.buckets
-        or job.fair
-        or job.unique
-        or job.marks
-        or job.keep is not None
-        or job.follows
-        or len(job.record) > LARGE
-    )
+    return _fits_plain(job) and len(job.record) <= LARGE
 
 
 def _are_distinct(jobs: Sequence[NewJob]) -> bool:
     return len(jobs) == 1 or 0 < len({job.id for job in jobs}) == len(jobs)
 
 
-def _bounded(jobs: Sequence[NewJob], limits: Sequence[Limit], plain: bool, options: bytes = b"") -> tuple[str, Words]:
+def _bounded(jobs: Sequence[NewJob], limits: Sequence[Limit], short: bool, options: bytes = b"") -> tuple[str, Words]:
     if len(jobs) > MAX_JOBS:
         raise StoreConflict(
             f"a batch of {len(jobs):,} jobs is larger than the {MAX_JOBS:,} that one script inserts",
             hint="Send it in several batches.",
         )
-    name, words = _plain_arguments(jobs) if plain else ("enqueue", _full_arguments(jobs, limits, options))
+    name, words = _plain_arguments(jobs) if short else ("enqueue", _full_arguments(jobs, limits, options))
     size = sum(map(len, words))
     if size > MAX_BYTES:
         raise StoreConflict(
@@ -197,20 +194,16 @@ def _full_arguments(jobs: Sequence[NewJob], limits_: Sequence[Limit], options: b
     words: Words = [limits.pack_limits(limits_) if limits_ else b"", options]
     for job in folded(jobs):
         check_storable(job)
-        beside = framed(pack_times(job), _pack_edges(job.after), pack_follow_ups(job), large_record(job))
+        beside = framed(pack_times(job), pack_edges(job.after, job.before), pack_follow_ups(job), large_record(job))
         words += (job.id + pack_job(job), beside)
     return words
 
 
-def _batch_options(batch: Batch, swap: bytes) -> bytes:
-    if not (batch.queues or batch.accepted or batch.forced or swap):
+def _batch_options(batch: JobBatch, swap: bytes) -> bytes:
+    if not (batch.queues or batch.accepted or swap):
         return b""
     declared = [(name, settings_json(settings)) for name, settings in batch.queues]
-    return framed(_pack((batch.accepted, declared, batch.forced)), swap)
-
-
-def _pack_edges(after: Sequence[Edge]) -> bytes:
-    return b"".join(edge.parent + _POLICIES[edge.policy] for edge in after)
+    return framed(_pack((batch.accepted, declared)), swap)
 
 
 # ---- replies ------------------------------------------------------------------------------------
@@ -261,11 +254,8 @@ def _conflict(task: bytes, holder: bytes, job: bytes) -> Exception:
     return KeyConflict(task.decode(), UUID(bytes=holder), UUID(bytes=job))
 
 
-def _no_parent(child: bytes, parent: bytes) -> Exception:
-    return StoreConflict(
-        f"job {UUID(bytes=child)} waits for job {UUID(bytes=parent)}, which does not exist",
-        hint="Enqueue the parent first or in the same batch. It may have been deleted or pruned.",
-    )
+def _closed(job: bytes) -> Exception:
+    return FlowClosed(UUID(bytes=job))
 
 
 _REFUSALS: dict[bytes, Callable[..., Exception]] = {
@@ -275,7 +265,8 @@ _REFUSALS: dict[bytes, Callable[..., Exception]] = {
     REFUSED_FULL.encode(): _full,
     REFUSED_TAKEN.encode(): _taken,
     REFUSED_CONFLICT.encode(): _conflict,
-    REFUSED_NO_PARENT.encode(): _no_parent,
+    REFUSED_NO_PARENT.encode(): no_parent,
+    REFUSED_CLOSED.encode(): _closed,
 }
 
 # ---- calls --------------------------------------------------------------------------------------
@@ -288,14 +279,16 @@ class JointEnqueue:
         self._client = client
         self._with_settings: set[str] = set()
         """Queues that have settings: their jobs go through ``enqueue.lua`` at once."""
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Joiner[Batch, list[Enqueued]]] = WeakKeyDictionary()
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Joiner[JobBatch, list[Enqueued]]] = (
+            WeakKeyDictionary()
+        )
 
-    async def enqueue(self, batch: Batch) -> list[Enqueued]:
+    async def enqueue(self, batch: JobBatch) -> list[Enqueued]:
         if not is_plain(batch, self._with_settings):
             return await self._alone(batch)
         return await self._joiner().call(batch)
 
-    def enqueue_now(self, batch: Batch) -> list[Enqueued]:
+    def enqueue_now(self, batch: JobBatch) -> list[Enqueued]:
         """One batch, blocking."""
         while True:
             name, words = arguments(batch, self._with_settings)
@@ -304,7 +297,7 @@ class JointEnqueue:
             except QueueHasSettings as found:
                 self._with_settings.add(found.queue)
 
-    def _joiner(self) -> Joiner[Batch, list[Enqueued]]:
+    def _joiner(self) -> Joiner[JobBatch, list[Enqueued]]:
         loop = asyncio.get_running_loop()
         joiner = self._loops.get(loop)
         if joiner is None:
@@ -313,7 +306,7 @@ class JointEnqueue:
             )
         return joiner
 
-    async def _alone(self, batch: Batch) -> list[Enqueued]:
+    async def _alone(self, batch: JobBatch) -> list[Enqueued]:
         while True:
             name, words = arguments(batch, self._with_settings)
             try:
@@ -321,7 +314,7 @@ class JointEnqueue:
             except QueueHasSettings as found:
                 self._with_settings.add(found.queue)
 
-    async def _together(self, batches: Sequence[Batch]) -> list[list[Enqueued]]:
+    async def _together(self, batches: Sequence[JobBatch]) -> list[list[Enqueued]]:
         name, words = joint_arguments(batches)
         reply = await self._client.run(name, *words)
         if reply == 1:
@@ -331,7 +324,7 @@ class JointEnqueue:
         return [[next(replies) for _ in batch.jobs] for batch in batches]
 
 
-def _weight(batch: Batch) -> int:
+def _weight(batch: JobBatch) -> int:
     return sum([1 + len(job.record) // _PIECE for job in batch.jobs])
 
 

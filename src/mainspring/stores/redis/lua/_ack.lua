@@ -1,9 +1,9 @@
--- ack: what workers report of their attempts. Needs common, rows, wakeups, limits, lanes, moves, finish, outcomes,
+-- ack: what workers report of their attempts. Needs common, rows, wakeups, limits, lanes, moves, finish, limits_spent,
 -- ack_handback.
--- A plain success is one argument: id, token, and `+` and the result if there is one. Any other ack is two arguments: a
--- packed [outcome, to, reason, delay, due, refund, park, label, has a result, has an error, slow, spent [limit, cost],
--- fault, buckets [limit, key, cost, label], schedule], where false stands for a missing value; and id, token, result,
--- error, each of the last two after its length.
+-- A plain success is one argument: id, token, the microseconds that the body ran, and `+` and the result if there is
+-- one. Any other ack is two arguments: a packed [outcome, to, reason, delay, due, refund, park, label, has a result, has
+-- an error, slow, spent [limit, cost], buckets [limit, key, cost, label], unstarted, the microseconds that the body
+-- ran], where false stands for a missing value; and id, token, result, error, each of the last two after its length.
 -- gives: apply_acks
 
 -- Whether this worker has sent this ack of this attempt before. Every ended attempt has a row except a plain success,
@@ -17,22 +17,19 @@ local function is_repeated(id, token, worker, outcome)
   return head and head[TOKEN] == token and head[WORKER] == worker and head[STATE] ~= {RUNNING}
 end
 
--- Counts the ack in the rates and breakers of the job.
-local function count_in_buckets(head, buckets, ack)
+-- Counts the real cost of the attempt in the rates of the job.
+local function correct_rates(buckets, ack)
   with_limits()
-  with_breakers_outcomes()
-  if ack[11] then
-    if ack[14] then with_ack_handback() end
-    correct_costs(buckets, ack[14] and unspent(buckets) or ack[12], ack[11])
-  end
-  if ack[13] or ack[2] == {SUCCEEDED} then note_outcome(buckets, head[STARTED], ack[13]) end
+  with_limits_spent()
+  if ack[13] then with_ack_handback() end
+  correct_costs(buckets, ack[13] and unspent(buckets) or ack[12], ack[11])
 end
 
 -- The attempt ends the job. `order`: the reason of a cancel order, which decides against any other end.
 local function end_job(id, head, ack, result, error, order)
   local to, reason, label = ack[2], ack[3], ack[8]
   if error then call('HSET', ERRORS, id, error) end
-  head[ERROR] = error and true
+  head[ERROR], head[RAN] = error and true, ack[15]
   if order then return finish(id, head, {CANCELLED}, {BY_USER}, order ~= '' and order) end
   if to == {DEAD} then head[MORE].e = label or nil end
   head[RESULT_APART] = result and #result > {LARGE}
@@ -44,15 +41,16 @@ end
 local function apply_ack(id, head, ack, result, error)
   local outcome, to, delay, due, refund, park = ack[1], ack[2], ack[4], ack[5], ack[6], ack[7]
   local order, buckets = head[MORE].o, head[MORE].b
-  if buckets and (ack[11] or ack[13] or to == {SUCCEEDED}) then count_in_buckets(head, buckets, ack) end
-  if order or to ~= {SUCCEEDED} then keep_attempt(id, head, outcome, true, error) end
+  if buckets and ack[11] then correct_rates(buckets, ack) end
+  if order or to ~= {SUCCEEDED} then keep_attempt(id, head, outcome, true, error, ack[15]) end
   if refund then head[ATTEMPT] = head[ATTEMPT] - 1 end
   if order or to > {RUNNING} then return end_job(id, head, ack, result, error, order) end
   leave(id, head)
   head[DUE] = due or (NOW + delay)
-  if to == {READY} and ack[14] then
+  if not ack[14] then head[EXPIRES] = {NONE} end -- the job has started: it cannot expire any more
+  if to == {READY} and ack[13] then
     with_ack_handback()
-    return hand_back(id, head, ack[14], ack[15], park)
+    return hand_back(id, head, ack[13], park)
   end
   if to == {READY} and park then set_lane(head, true) end
   enter(id, head, to)
@@ -68,10 +66,14 @@ local function check_and_apply(id, token, worker, ack, result, error, already, s
   end
 end
 
-local SUCCESS = {{OUTCOME_SUCCEEDED}, {SUCCEEDED}, false, 0, false, false, false, false, false, false, false}
+-- The fields of a plain success as those of any other ack.
+local function success(ran)
+  return {{OUTCOME_SUCCEEDED}, {SUCCEEDED}, false, 0, false, false, false, false, false, false, false, false, false,
+    false, ran}
+end
 
 -- Jobs of one kind have the same queue and task; of jobs with limits all fields up to the buckets are the same. `ids`
--- and the latest `began` are collected only where a bucket has a sorted set of its jobs.
+-- are collected only where a bucket has a sorted set of its jobs.
 local function kind_of(raw, ends, group_at, kinds)
   local buckets, text
   if ends == {FLAG_LIMITED} then
@@ -87,25 +89,18 @@ local function kind_of(raw, ends, group_at, kinds)
   local kind = kinds[text]
   if not kind then
     local group = struct.unpack('>Hc0', text)
-    kind = {text = text, ends = ends, group = group, buckets = buckets, n = 0, ids = false, began = ''}
+    kind = {text = text, ends = ends, group = group, buckets = buckets, n = 0, ids = false}
     for _, bucket in ipairs(buckets or {}) do
-      if bucket[2] ~= '' or is_breaker_name(bucket[1]) and breaker_of(bucket[1]) then kind.ids = {} end
+      if bucket[2] ~= '' or is_breaker_name(bucket[1]) and not is_closed(bucket[1]) then kind.ids = {} end
     end
     kinds[text] = kind
   end
   return kind
 end
 
--- The succeeded jobs of a kind leave their buckets. A closed breaker that counts no failure gets no success.
+-- The succeeded jobs of a kind leave their buckets.
 local function leave_buckets(kind)
-  for _, bucket in ipairs(kind.buckets) do
-    local name = name_of(bucket)
-    free_capacity(name, kind.n, kind.ids)
-    if is_breaker_name(name) and breaker_of(name) then
-      with_breakers_outcomes()
-      note_outcome({ bucket }, (struct.unpack('>d', kind.began)))
-    end
-  end
+  for _, bucket in ipairs(kind.buckets) do free_capacity(name_of(bucket), kind.n, kind.ids) end
 end
 
 -- Applies plain successes of jobs whose end has nothing else to look at: their heads are changed in place.
@@ -134,20 +129,16 @@ local function apply_plain(worker, first, last)
           kind = kind_of(raw, ends, group_at, kinds)
         end
         kind.n = kind.n + 1
-        if kind.ids then
-          local began = sub(raw, {STARTED_AT}, {STARTED_END})
-          kind.ids[#kind.ids + 1] = id
-          if began > kind.began then kind.began = began end
-        end
-        local result = sub(said, {LEASE_BYTES} + 2)
-        if #said > {LEASE_BYTES} then rest = rest + {FLAG_RESULT} end
+        if kind.ids then kind.ids[#kind.ids + 1] = id end
+        local result = sub(said, {SUCCESS_BYTES} + 2)
+        if #said > {SUCCESS_BYTES} then rest = rest + {FLAG_RESULT} end
         if #result > {LARGE} then
           apart[#apart + 1], apart[#apart + 2] = id, result
           rest, result = rest + {FLAG_RESULT_APART}, ''
         end
         done[#done + 1], done[#done + 2] = id, succeeded .. sub(raw, {ENDS_AT}, {CLAIMS_END}) .. string.char(rest)
-          .. sub(raw, {SEQ_AT}, {TURN_END}) .. NOW_PACKED .. sub(raw, {CRASHES_AT}, {TOKEN_END}) .. owner .. kind.text
-          .. sub(raw, group_at + #kind.text) .. result
+          .. sub(raw, {SEQ_AT}, {TURN_END}) .. NOW_PACKED .. sub(said, {LEASE_BYTES} + 1, {SUCCESS_BYTES})
+          .. sub(raw, {CRASHES_AT}, {TOKEN_END}) .. owner .. kind.text .. sub(raw, group_at + #kind.text) .. result
         gone[#gone + 1] = id
         ended[#ended + 1], ended[#ended + 2] = now, id
       else
@@ -174,15 +165,14 @@ local function apply_acks(worker, plain, first)
   local others = apply_plain(worker, first, first + plain - 1)
   if #others > 0 or #ARGV >= first + plain then pass_when_full() end
   for _, said in ipairs(others) do
-    local id, token = sub(said, 1, {ID_BYTES}), (struct.unpack('>d', said, {ID_BYTES} + 1))
-    local result = #said > {LEASE_BYTES} and sub(said, {LEASE_BYTES} + 2)
-    check_and_apply(id, token, worker, SUCCESS, result, nil, already, stale)
+    local id, token, ran = struct.unpack('>c16dd', said)
+    local result = #said > {SUCCESS_BYTES} and sub(said, {SUCCESS_BYTES} + 2)
+    check_and_apply(id, token, worker, success(ran), result, nil, already, stale)
   end
   for n = first + plain, #ARGV, 2 do
     local ack = cmsgpack.unpack(ARGV[n])
     local id, token, result, error = struct.unpack('>c16dI4c0I4c0', ARGV[n + 1])
     check_and_apply(id, token, worker, ack, ack[9] and result, ack[10] and error, already, stale)
   end
-  if apply_outcomes then apply_outcomes() end
   return already, stale
 end

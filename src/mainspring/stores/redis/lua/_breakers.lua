@@ -1,101 +1,73 @@
--- breakers: the stored state of a breaker. Needs common, limits.
--- A breaker that is closed and counts no failure is not stored. Else it is stored as [failures, calls, the moment until
--- which it is open or 0, the moment it opened, whether a probe has begun, whether it was opened by hand, the last
--- error, and for each piece of its window the beginning, successes and failures].
--- gives: changed_breakers, breaker_of, close_breaker, put_breaker, narrow_window, describe_breaker, report_change
+-- breakers: the stored rows of breakers. Needs common, limits.
+-- A breaker that has counted nothing yet is closed and is not stored. Else it is stored as [number of the row, the moment
+-- until which it is open or 0, the moment it opened or 0, what mainspring/breakers/counting.py keeps there].
+-- gives: breaker_of, is_closed, swap_breakers, describe_breaker, breaker_headroom
 local BREAKERS = TAG .. 'breakers'
 local breakers = {}
-local changed_breakers = {}
 
-local function close_breaker(breaker)
-  breaker.failures, breaker.calls, breaker.till, breaker.opened = 0, 0, 0, 0
-  breaker.half, breaker.tripped, breaker.error, breaker.counts = false, false, '', {}
-  return breaker
-end
-
--- False for a breaker that is closed and counts no failure.
+-- False for a breaker that is not stored.
 local function breaker_of(name)
   if breakers[name] == nil then
-    local raw, breaker = call('HGET', BREAKERS, name), false
-    if raw then
-      local failures, calls, till, opened, half, tripped, error, counts = unpack(cmsgpack.unpack(raw), 1, 8)
-      breaker = {
-        failures = failures, calls = calls, till = till, opened = opened, half = half, tripped = tripped,
-        error = error, counts = counts,
-      }
-    end
-    breakers[name] = breaker
+    local raw = call('HGET', BREAKERS, name)
+    local rev, till, opened, doc = unpack(raw and cmsgpack.unpack(raw) or {}, 1, 4)
+    breakers[name] = raw and {rev = rev, till = till, opened = opened, doc = doc}
   end
   return breakers[name]
 end
 
-local function put_breaker(name, breaker)
-  if breaker.till == 0 then call('DEL', named('bucket_jobs', name)) end
-  if breaker.till == 0 and breaker.failures == 0 and #breaker.counts == 0 then
-    breakers[name] = false
-    call('HDEL', BREAKERS, name)
-    return
-  end
-  breakers[name] = breaker
-  call('HSET', BREAKERS, name, cmsgpack.pack({
-    breaker.failures, breaker.calls, breaker.till, breaker.opened, breaker.half, breaker.tripped, breaker.error,
-    breaker.counts,
-  }))
+local function is_closed(name)
+  local breaker = breaker_of(name)
+  return not breaker or breaker.till == 0
 end
 
--- Drops the pieces that are older than the window, and joins counts of the same piece.
-local function narrow_window(breaker, limit)
-  local pieces, order = {}, {}
-  for _, piece in ipairs(breaker.counts) do
-    if piece[1] > NOW - limit.span then
-      if not pieces[piece[1]] then
-        pieces[piece[1]] = {piece[1], 0, 0}
-        order[#order + 1] = pieces[piece[1]]
-      end
-      local sum = pieces[piece[1]]
-      sum[2], sum[3] = sum[2] + piece[2], sum[3] + piece[3]
-    end
-  end
-  breaker.counts, breaker.failures, breaker.calls = order, 0, 0
-  for _, piece in ipairs(order) do
-    breaker.failures, breaker.calls = breaker.failures + piece[3], breaker.calls + piece[2] + piece[3]
-  end
-end
-
--- A breaker as replies show it: name, state, failures, calls, moment it opened, open until, error, opened by hand.
-local function describe_breaker(capacity)
-  local breaker = breaker_of(capacity.name) or close_breaker({})
-  if breaker.till == 0 then
-    if capacity.limit.share > 0 then narrow_window(breaker, capacity.limit) end
-    local error = breaker.failures > 0 and breaker.error or ''
-    return {capacity.name, {BREAKER_CLOSED}, breaker.failures, breaker.calls, false, false, error, 0}
-  end
+-- A declared breaker in the fields of StoredBreaker; false if it is not declared.
+local function describe_breaker(name)
+  local limit, breaker = capacity_of(name).limit, breaker_of(name) or {rev = 0, till = 0, opened = 0, doc = ''}
+  if not limit or limit.kind ~= {LIMIT_BREAKER} then return false end
   return {
-    capacity.name, breaker.till > NOW and {BREAKER_OPEN} or {BREAKER_HALF_OPEN}, breaker.failures, breaker.calls,
-    breaker.opened, breaker.till < {FOREVER} and breaker.till, breaker.error, breaker.tripped and 1 or 0,
+    NOW, name, limit.size, limit.per, limit.burst, limit.share, limit.span, breaker.rev, breaker.till, breaker.opened,
+    breaker.doc,
   }
 end
 
--- Adds the breaker to those that the reply of the script names as changed.
-local function report_change(name) changed_breakers[#changed_breakers + 1] = describe_breaker(capacity_of(name)) end
+-- Writes the row of a breaker. `open_for`: false leaves the state as it is.
+local function put_breaker(name, breaker, swap)
+  pass_when_full()
+  local rev, open_for, doc = swap[3], swap[4], swap[5]
+  local till, opened = breaker and breaker.till or 0, breaker and breaker.opened or 0
+  if open_for then
+    till, opened = 0, 0
+    if open_for > 0 then till, opened = math.min(NOW + open_for, {FOREVER}), NOW end
+    wake_for_unkeyed(name)
+    capacity_of(name).running = nil
+  end
+  if till == 0 then call('DEL', named('bucket_jobs', name)) end
+  breakers[name] = {rev = rev, till = till, opened = opened, doc = doc}
+  call('HSET', BREAKERS, name, cmsgpack.pack({rev, till, opened, doc}))
+end
+
+-- Writes the breakers [name, expected number, new number or 0, open for or false, text] whose number is the expected
+-- one. Returns all that are declared.
+local function swap_breakers(swaps)
+  local found = {}
+  for _, swap in ipairs(swaps) do
+    local name, breaker = swap[1], breaker_of(swap[1])
+    if describe_breaker(name) then
+      if swap[3] > 0 and (breaker and breaker.rev or 0) == swap[2] then put_breaker(name, breaker, swap) end
+      found[#found + 1] = describe_breaker(name)
+    end
+  end
+  return found
+end
 
 -- The number of starts that a breaker allows. While it is half open, jobs and holders since its end count as probes.
 local function breaker_headroom(capacity)
-  local breaker = breaker_of(capacity.name)
-  if not breaker or breaker.till == 0 then return math.huge end
-  if breaker.till > NOW then return 0 end
+  if is_closed(capacity.name) then return math.huge end
+  local till = breaker_of(capacity.name).till
+  if till > NOW then return 0 end
   if not capacity.running then
-    capacity.running = call('ZCOUNT', named('bucket_jobs', capacity.name), whole(breaker.till), '+inf')
+    capacity.running = call('ZCOUNT', named('bucket_jobs', capacity.name), whole(till), '+inf')
       + call('ZCOUNT', named('bucket_holders', capacity.name), '(' .. whole(NOW), '+inf')
   end
   return capacity.limit.size - capacity.running
-end
-
--- The first probe of a half open breaker is reported as a change.
-local function begin_probe(capacity)
-  local breaker = breaker_of(capacity.name)
-  if not breaker or breaker.half or breaker.till == 0 or breaker.till > NOW then return end
-  breaker.half = true
-  put_breaker(capacity.name, breaker)
-  report_change(capacity.name)
 end

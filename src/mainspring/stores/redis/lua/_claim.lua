@@ -2,14 +2,15 @@
 -- A claimed job is changed in place where nothing but its line can hold it back.
 -- A turn that has met {CLAIM_LOOKED} useless entries and full lanes, or has claimed {CLAIM_BYTES} bytes, stops and says
 -- so; the next turn goes on from there.
--- gives: looked, made_wait, claimed, writes, running, groups, full_queues, soonest, allowed, started, is_enough
--- gives: claim_again, knows, begin, full, source_of, take_from_line, scarce
+-- gives: looked, made_wait, claimed, writes, running, groups, full_queues, soonest, ahead, started, is_enough
+-- gives: claim_again, knows, begin, full, source_of, take_from_line, passed_over
 local looked, made_wait = 0, 0 -- useless entries that were met; lanes that had to wait
 local weight, tasks_known = 0, nil -- bytes claimed; the tasks of this worker
 local claimed, writes, running, groups = {}, {}, {}, {}
 local full_queues = {} -- queues in which an unkeyed limit was full
-local soonest, allowed = false, math.huge -- when a rate has capacity; how many jobs the want may have in scarce buckets
-local scarce = {} -- ids of these jobs
+local soonest = false -- when a rate has capacity
+local ahead = false -- the want is for jobs that will wait for a slot: all their limits have to be plentiful
+local passed_over = false -- such a want has passed over a job that may start in a free slot
 local started = {} -- ids: a claim is written at the end of the turn, and a job may be in two sources
 
 -- Adds a job to the reply: its id and the stored job, with a large record behind it.
@@ -49,12 +50,12 @@ local function knows(worker, task)
   return tasks_known[task]
 end
 
-local STARTED_NOW -- the fields started, turn and ended of every job that this turn claims
+local STARTED_NOW -- the fields started, turn, ended and ran of every job that this turn claims
 local OWNER
 local RUNNING_BYTE
 
 local function begin(worker, number)
-  STARTED_NOW = NOW_PACKED .. struct.pack('>dd', number, {NONE})
+  STARTED_NOW = NOW_PACKED .. struct.pack('>ddd', number, {NONE}, {NONE})
   OWNER = string.char(#worker) .. worker
   RUNNING_BYTE = string.char({RUNNING})
 end
@@ -79,7 +80,7 @@ local function start(id, raw, text, group)
 end
 
 local full = {} -- the bucket that was full for the last job, and the moment at which the job fits, if that is known
-local entered, plentiful -- the buckets of the last job, and how many more jobs fit before one of the buckets is scarce
+local entered, plentiful -- the buckets of the last job, and how many more jobs fit while the buckets stay plentiful
 local passed = 0 -- jobs that started in these buckets and are not counted yet
 local function count_passed()
   if passed == 0 then return end
@@ -87,22 +88,24 @@ local function count_passed()
   passed = 0
 end
 
--- Takes capacity in the buckets of a job. Returns nil, or 'stuck' (one of the buckets is full, see `full`), or 'scarce'
--- (one of the buckets is scarce, and the want may have no more jobs in scarce buckets).
-local function enter_buckets(id, buckets)
+-- Takes capacity in the buckets of a job. Returns nil, or 'stuck' (one of the buckets is full, see `full`), or
+-- 'needs slot' (the job may start, but is not claimed ahead of a free slot).
+local function enter_buckets(id, buckets, source)
   if buckets ~= entered then
     count_passed()
-    entered, plentiful = buckets, plentiful_starts(buckets)
+    entered, plentiful = buckets, source.needs_slot and 0 or plentiful_starts(buckets)
   end
   if plentiful >= 1 then
     plentiful, passed = plentiful - 1, passed + 1
     return
   end
-  if allowed <= 0 then return 'scarce' end
   count_passed()
   full.name, full.moment = first_full(buckets)
   if full.name then return 'stuck' end
-  scarce[#scarce + 1], allowed = id, allowed - 1
+  if ahead then
+    passed_over = true
+    return 'needs slot'
+  end
   for _, bucket in ipairs(buckets) do take_capacity(bucket, 1, id) end
 end
 
@@ -114,14 +117,14 @@ local function expect_alike(source, raw, buckets, more)
 end
 
 -- Whether the job may run now: nil, then it has taken its capacity and left the indexes of waiting jobs; or 'expired';
--- or 'stuck' or 'scarce', then its line is of no more use to this turn.
+-- or 'stuck' or 'needs slot', then its line is of no more use to this turn.
 local function obstacle_of(id, raw, claims, source, worker)
   full.name, full.moment = nil, nil
   if claims == {FLAG_LIMITED} and source.lane then
     with_limits()
     local buckets, more = buckets_in(raw)
     known_buckets[source.lane] = buckets
-    local obstacle = enter_buckets(id, buckets)
+    local obstacle = enter_buckets(id, buckets, source)
     if not source.alike and plentiful >= 1 then expect_alike(source, raw, buckets, more) end
     return obstacle
   end
@@ -132,7 +135,7 @@ local function obstacle_of(id, raw, claims, source, worker)
   if head[PARKED] and not knows(worker, task_of(head)) then return 'stuck' end
   if buckets then
     with_limits()
-    local obstacle = enter_buckets(id, buckets)
+    local obstacle = enter_buckets(id, buckets, source)
     if obstacle then return obstacle end
   end
   if head[EXPIRES] ~= {NONE} then
@@ -143,7 +146,7 @@ local function obstacle_of(id, raw, claims, source, worker)
 end
 
 -- A source is the list of a line (entries of id and seq) or, behind `~`, the sorted set beside it (by seq). `lane`: set
--- for a lane with limits.
+-- for a lane with limits. `needs_slot`: none of its jobs is claimed ahead of a free slot.
 local function source_of(index, line, lane)
   local moved = sub(line, 1, 1) == '~'
   local name = moved and sub(line, 2) or line
@@ -168,10 +171,10 @@ end
 
 -- Claims up to `n` jobs from the front of a source whose place is before `bound`. After stale entries it reads further:
 -- there are probably more of them. Returns the number of jobs and, if the source is of no more use to this turn,
--- 'stuck' or 'scarce'.
+-- 'stuck' or 'needs slot'.
 local function take_from_line(source, n, bound, worker)
   local most = math.max(n, looked)
-  if source.lane then most = math.min(n, entries_worth_reading(known_buckets[source.lane], allowed)) end
+  if source.lane then most = math.min(n, entries_worth_reading(known_buckets[source.lane], ahead)) end
   local entries = entries_of(source, math.min(most, bound == math.huge and {CLAIM_ALL} or {CLAIM_PORTION}))
   local ids, taken, consumed, stuck = {}, 0, 0, false
   for m, entry in ipairs(entries) do ids[m] = sub(entry, 1, {ID_BYTES}) end

@@ -1,13 +1,11 @@
 -- claim_limited: claims from lanes with limits. Needs common, rows, limits, lanes, moves, claim.
--- gives: may_enter, take_limited, oldest_in, take_from_set
+-- gives: may_enter, take_limited, take_from_set
 with_limits()
 
--- Whether this worker may claim from a lane set: it knows the task of a parked lane, and the want may have more jobs in
--- scarce buckets. Keyed buckets are always scarce, so this holds for a lane set without unkeyed limits as well.
+-- Whether this worker may claim from a lane set: it knows the task of a parked lane.
 local function may_enter(set, worker)
   local task = string.match(set, '^[^/]*/[^!?]*!?%?(.*)$')
-  local has_unkeyed = string.find(set, '^[^/]*/[^#!?]*#%**,?[^!?*,]')
-  return (allowed > 0 or has_unkeyed or is_free(set)) and (not task or knows(worker, task))
+  return not task or knows(worker, task)
 end
 
 -- A bucket of the lane is full. A full keyed bucket makes the lane wait. A full unkeyed limit closes the whole lane set
@@ -38,35 +36,19 @@ local function unkeyed_in(lane)
 end
 
 -- Claims from one line of a lane with limits. Returns the number of jobs, and whether the lane set is closed for this
--- turn; 'scarce' if it is closed because the want may have no more jobs in scarce buckets.
+-- turn; 'needs slot' if it is closed because its next job is not claimed ahead of a free slot.
 local function take_limited(set, lane, line, n, bound, worker)
-  local keyed = lane ~= set
-  if keyed and allowed <= 0 and not is_fair(set) then return 0, 'scarce' end
   if is_free(set) then
     known_buckets[lane] = {}
-  elseif not keyed then
+  elseif lane == set then
     known_buckets[lane] = known_buckets[lane] or unkeyed_in(lane)
   end
-  local taken, stuck = take_from_line(source_of(named('index', lane), line, lane), n, bound, worker)
-  local closed = stuck == 'scarce' and stuck or stuck and give_way(set, lane)
+  local source = source_of(named('index', lane), line, lane)
+  source.needs_slot = ahead and is_fair(set) and not is_free(set)
+  local taken, stuck = take_from_line(source, n, bound, worker)
+  local closed = stuck == 'needs slot' and stuck or stuck and give_way(set, lane)
   settle_lanes()
   return taken, closed
-end
-
--- The oldest job of a lane set by seq alone: its line, lane and seq, and the seq of the first job of another line.
-local function oldest_in(set)
-  local ages = call('ZRANGE', named('ages', set), 0, 1, 'WITHSCORES')
-  local lane, after = ages[1], tonumber(ages[4]) or math.huge
-  local lines, best, best_seq = lane and call('ZRANGE', named('index', lane), 0, -1, 'WITHSCORES') or {}, nil, math.huge
-  for n = 1, #lines, 2 do
-    local seq = tonumber(lines[n + 1]) % {SEQ_SPAN}
-    if seq < best_seq then
-      best, best_seq, after = lines[n], seq, math.min(after, best_seq)
-    else
-      after = math.min(after, seq)
-    end
-  end
-  return best, lane, best_seq, after
 end
 
 -- Claims from the first lane of a lane set.
@@ -81,6 +63,6 @@ local function take_from_set(candidate, n, bound, worker)
   end
   bound = math.min(bound, tonumber(lines[4]) or math.huge)
   local taken, closed = take_limited(candidate.set, lane, lines[1], n, bound, worker)
-  if closed == 'scarce' and lane ~= candidate.set then candidate.keyless, closed = true, false end
+  if closed == 'needs slot' and lane ~= candidate.set then candidate.keyless, closed = true, false end
   return taken, closed
 end

@@ -1,57 +1,8 @@
--- claim_order: from which line the next job comes: by priority (highest first), then by seq. Only the first entries of
--- lines are compared. Needs common, rows, limits, lanes, moves, lanes_moved, claim, claim_limited, fair.
--- A candidate is the first line of one index: of a root, or of a lane set once the turn has come to it.
+-- claim_order: from which line the next job comes: the one whose first entry has the lowest place. Only the first
+-- entries of lines are compared. Needs common, rows, limits, lanes, moves, lanes_moved, claim, claim_limited, fair.
+-- A candidate is the first line of one index: of a root, or of a lane set once the turn has come to it. A lane set of
+-- fair keys has a candidate for each priority.
 -- gives: claim
-
--- The line of the oldest job by seq alone in these roots, and the place up to which its jobs are older than all others.
-local function oldest_of(roots, without, worker)
-  local best, best_seq, bound = nil, math.huge, math.huge
-  for _, root in ipairs(roots) do
-    local key = named('index', root)
-    local lines = call('ZRANGE', key, 0, -1, 'WITHSCORES')
-    for n = 1, #lines, 2 do
-      local line, lane, set, seq, after = lines[n], nil, nil, tonumber(lines[n + 1]) % {SEQ_SPAN}, math.huge
-      if without[line] then
-        line = nil
-      elseif sub(line, 1, 1) == '#' then
-        set = sub(line, 2)
-        line, lane, seq = nil, nil, nil
-        with_claim_limited()
-        if may_enter(set, worker) then line, lane, seq, after = oldest_in(set) end
-      end
-      if line and seq < best_seq then
-        bound = math.min(best_seq, after)
-        best, best_seq = {key = key, line = line, lane = lane, set = set}, seq
-      elseif line then
-        bound = math.min(bound, seq)
-      end
-    end
-  end
-  if best then
-    best.priority = string.match(best.line, '^~?(-?%d+):')
-    best.bound = place(best.priority, bound)
-  end
-  return best
-end
-
-local function claim_oldest(roots, n, worker)
-  local got, without = 0, {}
-  while got < n and not is_enough() do
-    local best = oldest_of(roots, without, worker)
-    if not best then break end
-    local taken, stuck
-    if best.set then
-      taken, stuck = take_limited(best.set, best.lane, best.line, n - got, best.bound, worker)
-      if is_fair(best.set) then charge_aged(best.set, best.lane, best.priority, taken) end
-      settle_lane_sets()
-    else
-      taken, stuck = take_from_line(source_of(best.key, best.line), n - got, best.bound, worker)
-    end
-    got = got + taken
-    if stuck then without[best.set and '#' .. best.set or best.line] = true end
-  end
-  return got
-end
 
 -- Finds the next line of a candidate after its floor, and the place at which the line after it begins.
 local function look_at(candidate)
@@ -70,52 +21,85 @@ local function look_at(candidate)
   candidate.at, candidate.after = tonumber(lines[2]) or math.huge, tonumber(lines[4]) or math.huge
 end
 
-local function candidate_of(name, set)
-  local candidate = {index = named(set and 'lanes' or 'index', name), floor = '-inf', set = set}
-  if set and is_fair(set) then candidate.fair = string.match(set, '^[^/]*') end
-  look_at(candidate)
-  return candidate
+-- Adds the candidates of a lane set of fair keys: one for each priority that has none yet.
+local function add_fair(candidates, known, set)
+  local queue = string.match(set, '^[^/]*')
+  for _, priority in ipairs(call('ZRANGE', named('lanes', set), 0, -1)) do
+    local level = priority .. ':' .. set
+    if not known[level] then
+      known[level] = true
+      candidates[#candidates + 1] = {set = set, fair = queue, priority = priority, level = priority .. ':' .. queue}
+      look_at(candidates[#candidates])
+    end
+  end
+end
+
+local function add_candidate(candidates, known, name, set)
+  known[set or name] = true
+  if set and is_fair(set) then
+    candidates.fair = true
+    return add_fair(candidates, known, set)
+  end
+  candidates[#candidates + 1] = {index = named(set and 'lanes' or 'index', name), floor = '-inf', set = set}
+  look_at(candidates[#candidates])
+end
+
+-- A lane set is closed for this turn.
+local function remove_set(candidates, set)
+  for at = #candidates, 1, -1 do
+    if candidates[at].set == set then table.remove(candidates, at) end
+  end
+end
+
+-- Claims from the lane set or line of a candidate, which comes before `bound`. Returns the number of jobs.
+local function take_from(candidates, known, best, n, bound, worker)
+  if best.fair then
+    local taken, closed = take_fair(best, n, bound, worker)
+    if closed then
+      remove_set(candidates, best.set)
+    else
+      add_fair(candidates, known, best.set)
+      for _, candidate in ipairs(candidates) do -- the lane may wait now, at every priority
+        if candidate ~= best and candidate.set == best.set then look_at(candidate) end
+      end
+    end
+    return taken
+  end
+  if best.set then
+    local taken, closed = take_from_set(best, n, bound, worker)
+    if closed then remove_set(candidates, best.set) end
+    return taken
+  end
+  if sub(best.line, 1, 1) ~= '#' then
+    local taken, stuck = take_from_line(source_of(best.index, best.line), n, bound, worker)
+    if stuck then best.floor = '(' .. call('ZSCORE', best.index, best.line) end
+    return taken
+  end
+  with_claim_limited()
+  best.floor, best.is_over = '(' .. best.mark, best.after == math.huge
+  local is_single = not is_fair(sub(best.line, 2)) -- all lane sets of fair keys have the same place
+  for _, line in ipairs(is_single and {best.line} or call('ZRANGEBYSCORE', best.index, best.mark, best.mark)) do
+    local set = sub(line, 2)
+    if not known[set] and may_enter(set, worker) then add_candidate(candidates, known, set, set) end
+  end
+  return 0
 end
 
 local function claim_in_order(roots, n, worker)
-  local candidates, by_name, got, fair = {}, {}, 0, false
-  local function add(name, set)
-    by_name[name] = candidate_of(name, set)
-    candidates[#candidates + 1] = by_name[name]
-    fair = fair or by_name[name].fair
-  end
-  for _, root in ipairs(roots) do add(root) end
+  local candidates, known, got = {}, {}, 0
+  for _, root in ipairs(roots) do add_candidate(candidates, known, root) end
   while got < n and not is_enough() do
-    local best, bound, at = nil, math.huge, nil
-    if fair then hide_later(candidates) end
-    for m, candidate in ipairs(candidates) do
+    local best, bound = nil, math.huge
+    if candidates.fair then hide_later(candidates) end
+    for _, candidate in ipairs(candidates) do
       local is_open = candidate.line and not candidate.hidden
-      if is_open and (not best or candidate.at < best.at) then best, at = candidate, m end
+      if is_open and (not best or candidate.at < best.at) then best = candidate end
     end
     if not best then break end
     for _, candidate in ipairs(candidates) do
       if not candidate.hidden then bound = math.min(bound, candidate == best and candidate.after or candidate.at) end
     end
-    local taken, stuck = 0, false
-    if best.fair then
-      taken, stuck = take_fair(best, n - got, bound, worker)
-      if stuck then table.remove(candidates, at) end
-    elseif best.set then
-      taken, stuck = take_from_set(best, n - got, bound, worker)
-      if stuck then table.remove(candidates, at) end
-    elseif sub(best.line, 1, 1) == '#' then
-      with_claim_limited()
-      best.floor, best.is_over = '(' .. best.mark, best.after == math.huge
-      local is_single = not is_fair(sub(best.line, 2)) -- all lane sets of fair keys have the same place
-      for _, line in ipairs(is_single and {best.line} or call('ZRANGEBYSCORE', best.index, best.mark, best.mark)) do
-        local set = sub(line, 2)
-        if not by_name[set] and may_enter(set, worker) then add(set, set) end
-      end
-    else
-      taken, stuck = take_from_line(source_of(best.index, best.line), n - got, bound, worker)
-      if stuck then best.floor = '(' .. call('ZSCORE', best.index, best.line) end
-    end
-    got = got + taken
+    got = got + take_from(candidates, known, best, n - got, bound, worker)
     if got < n then look_at(best) end
   end
   if settle_lane_sets then settle_lane_sets() end
@@ -135,7 +119,7 @@ local function lanes_of(want, paused)
   return plain, suspect
 end
 
--- For each want: suspects first while the worker may run one, then `oldest` jobs by age, then by priority and seq.
+-- For each want: suspects first while the worker may run one, then all others by their places.
 local function claim(worker, number, suspects, wants)
   local asked = {}
   for _, want in ipairs(wants) do
@@ -149,16 +133,19 @@ local function claim(worker, number, suspects, wants)
     settle_lane_sets()
   end
   begin(worker, number)
+  local last, missing -- the lanes of the last want, and how many jobs it did not get
   for _, want in ipairs(wants) do
-    local n, oldest = want[2], want[3]
+    local n = want[2]
+    local lanes = table.concat(want[1], ' ')
+    if want[3] and lanes == last and missing > 0 then n = 0 end -- it would get nothing
     local plain, suspect = lanes_of(want, paused)
-    allowed = want[4] or math.huge
+    ahead = want[3]
     if n > 0 and suspects > 0 then
       local got = claim_in_order(suspect, math.min(n, suspects), worker)
       suspects, n = suspects - got, n - got
     end
-    if n > 0 and oldest > 0 then n = n - claim_oldest(plain, math.min(n, oldest), worker) end
-    if n > 0 then claim_in_order(plain, n, worker) end
+    if n > 0 then n = n - claim_in_order(plain, n, worker) end
+    last, missing = lanes, n
   end
   move_counts(groups, {READY}, {RUNNING})
   spread('HSET', JOBS, writes)

@@ -50,12 +50,27 @@ local function queues_in(mode, queues)
   return set
 end
 
--- The place of a job among all jobs that may be claimed: by priority, then by seq.
-local function place(priority, seq) return ({HIGHEST_PRIORITY} - priority) * {SEQ_SPAN} + seq end
+-- The place of a job among all jobs that may be claimed: order_key() in mainspring/jobs/records.py.
+local function place(priority, seq) return seq - priority * {PRIORITY_STEP} end
 
--- Adds to the numbers of jobs by state, queue and task. A number that becomes 0 is deleted.
+-- Takes `n` values of seq in a row. Returns the value before the first. The counter follows the clock, and never goes
+-- back.
+local function take_seqs(n)
+  local last, now = call('HINCRBY', META, 'seq', n), {SEQ_FIRST} + NOW
+  if last < now - {SEQ_BEHIND} then
+    last = now + n
+    call('HSET', META, 'seq', whole(last))
+  end
+  return last - n
+end
+
+-- Adds to the numbers of jobs by state, queue and task, and of live jobs by the mark of their flow. A number that becomes
+-- 0 is deleted.
 local function add_counts(changes)
   for field, n in pairs(changes) do
-    if n ~= 0 and call('HINCRBY', COUNTS, field, n) == 0 then call('HDEL', COUNTS, field) end
+    if n ~= 0 then
+      local key = sub(field, 1, 1) == {FLOW_MARK} and TAG .. 'flow_jobs' or COUNTS
+      if call('HINCRBY', key, field, n) == 0 then call('HDEL', key, field) end
+    end
   end
 end

@@ -2,14 +2,7 @@
 -- fair queuing: a lane has a virtual time (vtime) for its next claim. The lane with the lowest vtime is served, and its
 -- vtime grows by 1 / weight: one step. The clock of the queue is the vtime that was served last. A lane that appears
 -- begins one step after the clock. An empty lane need not be remembered: its vtime is before the clock.
--- gives: charge_aged, look_at_fair, hide_later, take_fair
-
--- `taken` jobs of a lane were claimed by age, out of their turn: the clock does not move.
-local function charge_aged(set, lane, priority, taken)
-  local key = level_of(set, priority)
-  local vtime = taken > 0 and call('ZSCORE', key, lane)
-  if vtime then call('ZADD', key, vtime + taken * step_of(lane), lane) end
-end
+-- gives: look_at_fair, hide_later, take_fair
 
 -- `taken` jobs of a lane were claimed in its turn. A lane that has become empty is not stored any more.
 local function charge(candidate, lane, taken)
@@ -20,40 +13,45 @@ local function charge(candidate, lane, taken)
   if last > clock then set_clock(candidate.fair, candidate.priority, last) end
 end
 
--- Finds the lane of a lane set that is next, and the vtime of the lane after it.
+-- The lines of a lane at one priority: the list and the sorted set beside it, the first of both first.
+local function lines_at(lane, priority)
+  local list = priority .. ':' .. lane
+  local moved, index = '~' .. list, named('index', lane)
+  local at, moved_at = call('ZSCORE', index, list), call('ZSCORE', index, moved)
+  at, moved_at = tonumber(at or '') or math.huge, tonumber(moved_at or '') or math.huge
+  if moved_at < at then return moved, moved_at, at end
+  return at < math.huge and list or nil, at, moved_at
+end
+
+-- Finds the lane that is next in a lane set at the priority of the candidate, and the vtime of the lane after it.
 local function look_at_fair(candidate)
-  local priority = call('ZRANGE', candidate.index, 0, 0)[1]
-  candidate.line, candidate.at, candidate.after = nil, math.huge, math.huge
-  if not priority then return end
-  local lanes = call('ZRANGE', level_of(candidate.set, priority), 0, 1, 'WITHSCORES')
-  candidate.line, candidate.priority = lanes[1], priority
+  local lanes = call('ZRANGE', level_of(candidate.set, candidate.priority), 0, 1, 'WITHSCORES')
+  candidate.line, candidate.at, candidate.after = lanes[1], math.huge, math.huge
+  if not lanes[1] then return end
   candidate.vtime, candidate.step = tonumber(lanes[2]), step_of(lanes[1])
   candidate.next = tonumber(lanes[4]) or math.huge
-  candidate.lines = call('ZRANGE', named('index', lanes[1]), 0, 1, 'WITHSCORES')
-  candidate.at = tonumber(candidate.lines[2]) or place(priority, 0)
+  candidate.first, candidate.at, candidate.bound = lines_at(lanes[1], candidate.priority)
+  if not candidate.first then candidate.at = {FAIR_PLACE} end
 end
 
-local function comes_before(one, other)
-  if one.priority ~= other.priority then return tonumber(one.priority) > tonumber(other.priority) end
-  if one.vtime ~= other.vtime then return one.vtime < other.vtime end
-  return one.at < other.at
-end
-
--- Of the lane sets of fair keys of a queue only the one that is next is a candidate: the others are hidden.
+-- Of the lane sets of fair keys of a queue, at one priority only the one that is next is a candidate: the others are
+-- hidden.
 local function hide_later(candidates)
   local first = {}
   for _, candidate in ipairs(candidates) do
     if candidate.fair and candidate.line then
       candidate.hidden, candidate.limit = true, math.huge
-      local best = first[candidate.fair]
-      if not best or comes_before(candidate, best) then first[candidate.fair] = candidate end
+      local best = first[candidate.level]
+      if not best or candidate.vtime < best.vtime or (candidate.vtime == best.vtime and candidate.at < best.at) then
+        first[candidate.level] = candidate
+      end
     end
   end
   for _, candidate in ipairs(candidates) do
-    local best = candidate.fair and candidate.line and first[candidate.fair]
+    local best = candidate.fair and candidate.line and first[candidate.level]
     if best == candidate then
       candidate.hidden = false
-    elseif best and candidate.priority == best.priority then
+    elseif best then
       best.limit = math.min(best.limit, candidate.vtime)
     end
   end
@@ -61,9 +59,9 @@ end
 
 -- Claims from the lane that is next, for as long as it is next.
 local function take_fair(candidate, n, bound, worker)
-  local lane, line, line_bound = candidate.line, candidate.lines[1], tonumber(candidate.lines[4]) or math.huge
+  local lane = candidate.line
   opened[lane] = true
-  if not line or string.match(line, '^~?(-?%d+):') ~= candidate.priority then -- the index disagrees with its lane
+  if not candidate.first then -- the index disagrees with its lane
     pending[lane] = {}
     looked = looked + 1
     settle_lanes()
@@ -71,7 +69,8 @@ local function take_fair(candidate, n, bound, worker)
   end
   local from = math.max(candidate.vtime, clock_of(candidate.fair, candidate.priority))
   local most = 1 + math.max(0, math.floor((math.min(candidate.next, candidate.limit) - from) / candidate.step))
-  local taken, closed = take_limited(candidate.set, lane, line, math.min(n, most), math.min(bound, line_bound), worker)
+  bound = math.min(bound, candidate.bound)
+  local taken, closed = take_limited(candidate.set, lane, candidate.first, math.min(n, most), bound, worker)
   charge(candidate, lane, taken)
   return taken, closed
 end

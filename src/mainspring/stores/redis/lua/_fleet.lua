@@ -1,12 +1,5 @@
--- fleet: the running jobs of a worker that is lost, has crashed or retires. Needs common, rows, moves, finish,
--- outcomes.
+-- fleet: the running jobs of a worker that is lost, has crashed or retires. Needs common, rows, moves, finish.
 local function by_seq(a, b) return a[2][SEQ] < b[2][SEQ] end
-
-local function has_buckets(held)
-  for _, pair in ipairs(held) do
-    if pair[2][MORE].b then return true end
-  end
-end
 
 -- The running jobs of a worker as [id, head], by seq; and the guilt whose jobs are charged with a crash (see
 -- guilt_of()): the lowest guilt of the jobs that crashed before, or 0 if no job crashed before, then all are charged.
@@ -30,10 +23,12 @@ local function end_of_crashed(head, charged, is_known)
   if head[EARLY] or charged and is_known and head[CRASHES] >= head[CRASH_LIMIT] then return {DEAD}, {CRASHED} end
 end
 
--- running -> ready, or retrying after a crash that is charged to the job.
+-- running -> ready, or retrying after a crash that is charged to the job. The body may have begun, so the job cannot
+-- expire any more.
 local function return_job(id, head, charged, delays)
   local to = {READY}
   leave(id, head)
+  head[EXPIRES] = {NONE}
   if charged then
     local delay = delays[math.min(head[CRASHES], #delays)] or 0
     if delay > 0 then to, head[DUE] = {RETRYING}, NOW + delay end
@@ -43,16 +38,19 @@ local function return_job(id, head, charged, delays)
   return to
 end
 
+-- Another worker may lead the services of this worker.
+local function end_leads(worker)
+  local leads = call('HGETALL', TAG .. 'leads')
+  for n = 1, #leads, 2 do
+    if string.match(leads[n + 1], '^%d+ (.*)$') == worker then call('HDEL', TAG .. 'leads', leads[n]) end
+  end
+end
+
 -- Moves all jobs of `worker` out of running, by cause (lost, crashed, interrupted).
 -- Returns 1 and the ids that are now ready, retrying, dead, cancelled.
 local function take_back(worker, cause, delays)
+  end_leads(worker)
   local held, blamed = jobs_of(worker)
-  if cause ~= {INTERRUPTED} and has_buckets(held) then
-    with_limits()
-    with_breakers_outcomes()
-    note_lost_worker(held, cause)
-    apply_outcomes()
-  end
   local moved = {[{READY}] = {}, [{RETRYING}] = {}, [{DEAD}] = {}, [{CANCELLED}] = {}}
   for _, pair in ipairs(held) do
     local id, head = pair[1], pair[2]

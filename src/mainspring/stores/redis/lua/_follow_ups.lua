@@ -1,5 +1,5 @@
 -- follow_ups: the follow-up jobs of a job that ends. Needs common, rows, queues, moves.
--- gives: insert_follow_ups
+-- gives: hex_of, insert_follow_ups
 
 local FOLLOW_UP = '>Bc16I4c0I4c0I4c0I4c0'
 

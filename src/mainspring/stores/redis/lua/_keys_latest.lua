@@ -1,5 +1,5 @@
 -- keys_latest: the modes of unique keys in which the newest enqueue replaces the waiting job. Needs common, rows,
--- dependencies, lanes, moves, lanes_moved, keys.
+-- lanes, moves, lanes_moved, keys.
 -- gives: plan_latest, replace_waiting, store_latest, resume
 
 -- Plans a new job that replaces the waiting job of its key.
@@ -7,7 +7,7 @@ local function plan_replacement(plan, last, head, before, was)
   local window, mode, max_wait = plan.times[5], plan.times[6], plan.times[7]
   plan.old, plan.said, plan.before = last, plan.id, before
   if head[STATE] == {BLOCKED} and was == {KEY_KEEP_LAST} and before and live(before) then
-    plan.edges = before .. {EDGE_CODE_IGNORE}
+    plan.edges = before .. string.char({EDGE_CODE_IGNORE})
   end
   if mode == {KEY_DEBOUNCE} then
     plan.head[DUE] = NOW + window
@@ -24,7 +24,7 @@ local function plan_next(plan, last, head, before)
     plan.head[DUE] = NOW + window
   elseif mode == {KEY_KEEP_LAST} then
     local ahead = head and last or before
-    if ahead and live(ahead) then plan.before, plan.edges = ahead, ahead .. {EDGE_CODE_IGNORE} end
+    if ahead and live(ahead) then plan.before, plan.edges = ahead, ahead .. string.char({EDGE_CODE_IGNORE}) end
   else
     for _, id in ipairs({last or false, before or false}) do
       local found = id and anywhere(id)
@@ -58,8 +58,6 @@ end
 -- The waiting job leaves its place, with its record, follow-up jobs and marks. The new job takes its id and its place.
 local function replace_waiting(plan)
   local id, old, new = plan.old, live(plan.old), plan.head
-  local schedule = old[MORE].w
-  plan.was = {schedule, schedule and call('ZSCORE', named('awaiting', schedule), id)}
   leave(id, old)
   if old[RECORD_APART] then call('HDEL', RECORDS, id) end
   if old[FOLLOWED] then call('HDEL', FOLLOW_UPS, id) end

@@ -1,16 +1,15 @@
--- lanes: where ready jobs are. Needs common, rows, wakeups.
+-- lanes: where ready jobs are. Needs common, rows, lane_fields, wakeups.
 -- A line is a list of id and seq, one for each lane and priority. An index is a sorted set of the lines that have
 -- entries, by the place of their first entry. Each base lane has one index for itself and the lanes beside it, but
 -- suspects have an index of their own: these are the roots. A lane with limits has an index of its own; the lane is in
 -- the index of its lane set (base lane, unkeyed limits and marks), and the lane set is in its root as `#` and its name.
--- gives: home_of, line_of, index_of, arrivals, arriving, pending, touch, index_list, index_moved, line_up, leave_line
+-- gives: line_of, index_of, arrivals, arriving, pending, touch, index_list, index_moved, line_up, leave_line
 -- gives: close_gaps, known_buckets
-local function home_of(lane) return string.match(lane, '^[^/]*/[^!?]*') end
 local function line_of(lane, priority) return priority .. ':' .. lane end
 
 local function index_of(lane)
-  local is_limited = string.find(lane, '^[^/]*/[^#!?]*#')
-  return named('index', is_limited and lane or string.match(lane, '^[^/]*/[^#!?]*!?'))
+  local fields = lane_fields(lane)
+  return named('index', fields.limited and lane or fields.root)
 end
 
 local arrivals, arriving = {}, {}
@@ -21,7 +20,7 @@ local pending = {} -- lanes with limits whose index has changed -> the buckets t
 local function touch(head)
   if head[MORE].b then
     pending[head[LANE]] = head[MORE].b
-  elseif string.find(head[LANE], '#*=', 1, true) then
+  elseif lane_fields(head[LANE]).free then
     pending[head[LANE]] = {}
   end
 end
@@ -49,7 +48,7 @@ local function line_up()
   local here, lists, queues = arrivals, {}, {}
   arrivals, arriving = {}, {}
   if #here == 0 then return end
-  local seq = call('HINCRBY', META, 'seq', #here) - #here
+  local seq = take_seqs(#here)
   for n, id in ipairs(here) do
     local head = heads[id]
     head[SEQ] = seq + n

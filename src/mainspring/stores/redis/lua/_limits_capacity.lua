@@ -26,7 +26,7 @@ end
 -- breaker.
 local function free_capacity(name, n, ids)
   local is_breaker = is_breaker_name(name)
-  if is_breaker and not breaker_of(name) then return end
+  if is_breaker and is_closed(name) then return end
   if is_breaker or not is_unkeyed(name) then
     spread('ZREM', named('bucket_jobs', name), ids)
   else
@@ -70,8 +70,8 @@ local function headroom_in(name)
   return math.max(math.max(limit.burst, 1) - smooth_used(capacity), 0)
 end
 
--- The number of starts in an unkeyed limit before it is scarce. A limit is plentiful while at least half of it and at
--- least {PLENTIFUL} are free: see limits/records.py.
+-- The number of starts after which an unkeyed limit is still plentiful: at least half of it and at least {PLENTIFUL} are
+-- free. See limits/records.py.
 local function plentiful_in(name)
   local capacity = capacity_of(name)
   local limit = capacity.limit
@@ -81,7 +81,7 @@ local function plentiful_in(name)
   return headroom_in(name) - math.max(math.floor(limit.size / 2), {PLENTIFUL})
 end
 
--- The number of jobs that may start in these buckets before one of the buckets is scarce. A keyed bucket always is.
+-- The number of jobs that may start in these buckets while all of them stay plentiful. A keyed bucket never is.
 local function plentiful_starts(buckets)
   local starts = math.huge
   for _, bucket in ipairs(buckets) do
@@ -96,8 +96,7 @@ local function count_start(bucket, n, capacity)
   capacity = capacity or capacity_of(name_of(bucket))
   if capacity.running then capacity.running = capacity.running + n end
   local limit = capacity.limit
-  if not limit or limit.kind == {LIMIT_CONCURRENCY} then return end
-  if limit.kind == {LIMIT_BREAKER} then return begin_probe(capacity) end
+  if not limit or limit.kind == {LIMIT_CONCURRENCY} or limit.kind == {LIMIT_BREAKER} then return end
   use_rate(capacity, math.min(bucket[3], limit.size), n)
 end
 
@@ -107,7 +106,7 @@ local function take_capacity(bucket, n, id)
   local capacity = capacity_of(name)
   if capacity.counts then
     capacity.change = capacity.change + n
-  elseif bucket[2] ~= '' or (breaker_of(name) or {till = 0}).till > 0 then
+  elseif bucket[2] ~= '' or not is_closed(name) then
     capacity.ids[#capacity.ids + 1] = id
   end
   count_start(bucket, n, capacity)
@@ -145,11 +144,11 @@ local function first_full(buckets)
   return name, moment
 end
 
--- The number of entries of a lane to read: as many as fit into the buckets, once these are known, and at most `allowed`
--- in scarce buckets.
-local function entries_worth_reading(buckets, allowed)
+-- The number of entries of a lane to read: as many as fit into the buckets, once these are known. Claims `ahead` leave
+-- the buckets plentiful.
+local function entries_worth_reading(buckets, ahead)
   if not buckets then return 1 end
-  local most = math.min({CLAIM_ALL}, plentiful_starts(buckets) + allowed)
+  local most = math.min({CLAIM_ALL}, ahead and plentiful_starts(buckets) or math.huge)
   for _, bucket in ipairs(buckets) do most = math.min(most, headroom_in(name_of(bucket))) end
   return math.max(most, 1)
 end

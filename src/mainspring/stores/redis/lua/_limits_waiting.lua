@@ -1,5 +1,5 @@
--- limits_waiting: lanes that wait for capacity. Needs common, rows, wakeups, lanes, limits, limits_capacity. A keyed
--- lane whose bucket is full leaves the index of its lane set until the bucket may have capacity, so a claim meets it
+-- limits_waiting: lanes that wait for capacity. Needs common, rows, lane_fields, wakeups, lanes, limits,
+-- limits_capacity. A keyed lane whose bucket is full leaves the index of its lane set until the bucket may have capacity, so a claim meets it
 -- once. `waiting_lanes` has it by its place, for its lane set and the bucket, and `waiting_until` by the moment at
 -- which it may start, if that is known. A script that frees capacity opens the first waiting lanes of each lane set.
 -- When an open lane begins to wait for another bucket or becomes empty, the next lanes are opened: capacity must not
@@ -14,22 +14,13 @@ local opened = {}
 local wakes = {}
 local clocks, moved_clocks = {}, {}
 
-local function pieces_of(lane) return string.match(lane, '^([^/]*/[^#!?]*)(#?[^=!?]*)([^!?]*)(.*)$') end
-local function queue_in(lane) return (string.match(lane, '^[^/]*')) end
-
 local function waiting_key(set, name) return named('waiting_lanes', set .. '\0' .. name) end
 
--- The lane set of a lane, whether the lane is keyed, and the root of the lane set.
-local function lane_set_of(lane)
-  local base, unkeyed, keys, marks = pieces_of(lane)
-  return base .. unkeyed .. marks, keys ~= '', base .. string.match(marks, '^!?')
-end
-
 -- is_fair: the lane set of fair keys. is_free: its jobs name no bucket.
-local function is_fair(set) return string.find(set, '^[^/]*/[^#!?]*#%*') ~= nil end
-local function is_free(set) return string.find(set, '^[^/]*/[^#!?]*#%*[^%*,]') ~= nil or sub(set, -2) == '#*' end
+local function is_fair(set) return lane_fields(set).fair end
+local function is_free(set) return lane_fields(set).free end
 local function level_of(set, priority) return named('vtimes', priority .. ':' .. set) end
-local function step_of(lane) return 1 / tonumber(string.match(lane, '#[^=]*=([^*]*)')) end
+local function step_of(lane) return 1 / lane_fields(lane).weight end
 
 -- The virtual time of the fair keys of a queue.
 local function clock_of(queue, priority)
@@ -62,7 +53,7 @@ local function index_fair(lane, set, lines)
     local priority = string.match(lines[m], '^~?(-?%d+):')
     if not present[priority] then
       present[priority], n = true, n + 1
-      local vtime = clock_of(queue_in(lane), priority) + step_of(lane)
+      local vtime = clock_of(lane_fields(lane).queue, priority) + step_of(lane)
       if call('ZADD', level_of(set, priority), 'NX', vtime, lane) == 1 then
         call('ZADD', named('lanes', set), -priority, priority)
       end
@@ -93,15 +84,15 @@ end
 
 -- The lane leaves the index of its lane set and waits for the bucket. Its other buckets count as freed for other lanes.
 local function make_wait(lane, buckets, name, moment)
-  local set, _, root = lane_set_of(lane)
+  local fields = lane_fields(lane)
+  local set = fields.set
   local first = call('ZRANGE', named('index', lane), 0, 0, 'WITHSCORES')[2]
-  if is_fair(set) then index_fair(lane, set, {}) else call('ZREM', named('lanes', set), lane) end
-  call('ZREM', named('ages', set), lane)
+  if fields.fair then index_fair(lane, set, {}) else call('ZREM', named('lanes', set), lane) end
   call('ZADD', waiting_key(set, name), first, lane)
   call('HSET', WAITING_ON, lane, name)
   if moment then call('ZADD', WAITING_UNTIL, whole(moment), lane) end
   note_waiting(set, name)
-  grown[set], opened[lane], pending[lane] = root, nil, nil
+  grown[set], opened[lane], pending[lane] = fields.root, nil, nil
   for _, bucket in ipairs(buckets) do
     if bucket[2] ~= '' and name_of(bucket) ~= name then freed[name_of(bucket)] = true end
   end
@@ -115,7 +106,7 @@ local function stop_waiting(lane, set, name)
 end
 
 local function open_lane(lane, name)
-  stop_waiting(lane, (lane_set_of(lane)), name)
+  stop_waiting(lane, lane_fields(lane).set, name)
   pending[lane] = pending[lane] or {}
 end
 
@@ -143,7 +134,7 @@ end
 local function open_due_lanes(limit)
   for _, lane in ipairs(call('ZRANGEBYSCORE', WAITING_UNTIL, '-inf', NOW, 'LIMIT', 0, limit)) do
     local name = call('HGET', WAITING_ON, lane)
-    freed[name], wakes[queue_in(lane)] = true, true
+    freed[name], wakes[lane_fields(lane).queue] = true, true
     open_lane(lane, name)
   end
 end
@@ -154,25 +145,23 @@ local function is_still_waiting(lane, set, lines)
   if not name then return false end
   if lines[2] == call('ZSCORE', waiting_key(set, name), lane) then return true end
   stop_waiting(lane, set, name)
-  if lines[1] then wakes[queue_in(lane)] = true end -- the next turn starts its job or makes the lane wait again
+  if lines[1] then wakes[lane_fields(lane).queue] = true end -- the next turn starts its job or makes the lane wait again
   return not lines[1]
 end
 
--- Puts a lane into its lane set, by the place of its first job and by the seq of its oldest job.
-local function index_lane(lane, set, keyed, buckets)
-  local lines, oldest = call('ZRANGE', named('index', lane), 0, -1, 'WITHSCORES'), math.huge
-  if keyed and not opened[lane] and is_still_waiting(lane, set, lines) then return end
-  for n = 2, #lines, 2 do oldest = math.min(oldest, tonumber(lines[n]) % {SEQ_SPAN}) end
-  local fair = is_fair(set)
+-- Puts a lane into its lane set, by the place of its first job.
+local function index_lane(lane, buckets)
+  local fields = lane_fields(lane)
+  local set, fair = fields.set, fields.fair
+  local lines = call('ZRANGE', named('index', lane), 0, fair and -1 or 0, 'WITHSCORES')
+  if fields.keyed and not opened[lane] and is_still_waiting(lane, set, lines) then return end
   if fair then index_fair(lane, set, lines) end
   if lines[1] then
     opened[lane] = true
     if not fair then call('ZADD', named('lanes', set), lines[2], lane) end
-    call('ZADD', named('ages', set), whole(oldest), lane)
   else
     opened[lane] = nil
     if not fair then call('ZREM', named('lanes', set), lane) end
-    call('ZREM', named('ages', set), lane)
     for _, bucket in ipairs(buckets) do
       if bucket[2] ~= '' then freed[name_of(bucket)] = true end
     end
@@ -201,16 +190,16 @@ local function settle_lanes()
     local lanes, names = pending, freed
     pending, freed = {}, {}
     for lane, buckets in pairs(lanes) do
-      local set, keyed, root = lane_set_of(lane)
-      grown[set] = root
-      index_lane(lane, set, keyed, buckets)
+      local fields = lane_fields(lane)
+      grown[fields.set] = fields.root
+      index_lane(lane, buckets)
     end
     for name in pairs(names) do open_waiting_lanes(name) end
   end
 end
 
--- Puts the lane sets that have changed into their roots. A lane set of fair keys goes before all others of its
--- priority: the claim looks inside to find the key that is next.
+-- Puts the lane sets that have changed into their roots. A lane set of fair keys goes before all others: the claim
+-- looks inside to find the key that is next.
 local function settle_lane_sets()
   local sets = grown
   grown = {}
@@ -221,19 +210,19 @@ local function settle_lane_sets()
   for set, root in pairs(sets) do
     local first = call('ZRANGE', named('lanes', set), 0, 0, 'WITHSCORES')[2]
     local fair, is_new, is_gone = is_fair(set), false, false
-    if first and fair then first = place(-first, 0) end
+    if first and fair then first = {FAIR_PLACE} end
     if first then
       is_new = call('ZADD', named('index', root), first, '#' .. set) == 1
     else
       is_gone = call('ZREM', named('index', root), '#' .. set) == 1
     end
-    if fair then settle_clock(queue_in(set), set, is_new, is_gone) end
+    if fair then settle_clock(lane_fields(set).queue, set, is_new, is_gone) end
   end
 end
 
 -- An unkeyed limit has changed: wakes the queues of all lane sets that wait for it.
 local function wake_for_unkeyed(name)
-  for _, set in ipairs(call('SMEMBERS', named('waiting_sets', name))) do wakes[queue_in(set)] = true end
+  for _, set in ipairs(call('SMEMBERS', named('waiting_sets', name))) do wakes[lane_fields(set).queue] = true end
   call('DEL', named('waiting_sets', name))
   call('SREM', named('waiting_buckets', limit_in(name)), name)
 end
@@ -242,7 +231,7 @@ end
 local function wake_waiting_queues()
   for name, sets in pairs(waiting) do
     if headroom_in(name) > 0 then
-      for _, set in ipairs(sets) do wakes[queue_in(set)] = true end
+      for _, set in ipairs(sets) do wakes[lane_fields(set).queue] = true end
       if is_unkeyed(name) then
         call('DEL', named('waiting_sets', name))
         call('SREM', named('waiting_buckets', limit_in(name)), name)

@@ -1,14 +1,16 @@
--- moves: how a job leaves one state and enters another, with all indexes. Needs common, rows, wakeups, lanes, limits.
+-- moves: how a job leaves one state and enters another, with all indexes. Needs common, rows, lane_fields, wakeups, lanes, limits.
 -- finish() in _finish.lua is the only way into a final state.
--- gives: DUE_JOBS, EXPIRING, OVERDUE, PARENTS, FOLLOW_UPS, counts, count, move_counts, guilt_of
--- gives: set_lane, leave, enter, enter_line, new_head, put_beside, unblock
+-- gives: DUE_JOBS, EXPIRING, OVERDUE, FOLLOW_UPS, counts, count, move_counts, guilt_of
+-- gives: set_lane, leave, enter, enter_line, new_head, put_beside
 local DUE_JOBS, EXPIRING, OVERDUE = TAG .. 'due', TAG .. 'expiring', TAG .. 'overdue'
-local PARENTS, FOLLOW_UPS = TAG .. 'parents', TAG .. 'follow_ups'
+local FOLLOW_UPS = TAG .. 'follow_ups'
 local counts = {}
 
--- Counts a job by state, queue and task; a cancelled job also by reason, a dead job also by reason and error type.
+-- Counts a job by state, queue and task; a cancelled job also by reason, a dead job also by reason and error type. The
+-- live jobs of a flow are counted by the mark of the flow, which is the first mark of its jobs.
 local function count(head, n)
   local state, more = head[STATE], head[MORE]
+  if more.f and state <= {RUNNING} then counts[more.m[1]] = (counts[more.m[1]] or 0) + n end
   local field = string.char(state) .. head[GROUP]
   if state == {CANCELLED} then field = field .. '\0' .. more.r end
   if state == {DEAD} then field = field .. '\0' .. more.r .. '\0' .. (more.e or '') end
@@ -40,21 +42,18 @@ end
 local function set_lane(head, parked)
   local marks = is_suspect(head) and '!' or ''
   if parked then marks = marks .. '?' .. task_of(head) end
-  head[LANE], head[PARKED] = home_of(head[LANE]) .. marks, parked
+  head[LANE], head[PARKED] = lane_fields(head[LANE]).home .. marks, parked
 end
 
--- A blocked job stops waiting: it is removed from its parents and from the jobs that wait for a dependency.
+-- A blocked job stops waiting. Without its side of an edge, the side of the parent means nothing: a join may have so
+-- many members that they keep theirs until they end.
 local function forget_parents(id, head)
-  if head[MORE].w then
-    call('ZREM', named('awaiting', head[MORE].w), id)
-    head[MORE].w = nil
+  if head[DEPS] == 0 then return end
+  local parents = named('parents', id)
+  if not head[MORE].j then
+    for _, parent in ipairs(call('ZRANGE', parents, 0, -1)) do call('ZREM', named('children', parent), id) end
   end
-  local parents = call('HGET', PARENTS, id)
-  call('HDEL', PARENTS, id)
-  if not parents or head[DEPS] == 0 then return end
-  for first = 1, #parents, {ID_BYTES} do
-    call('HDEL', named('children', sub(parents, first, first + {ID_BYTES} - 1)), id)
-  end
+  call('UNLINK', parents)
 end
 
 local function leave_running(id, head)
@@ -116,12 +115,4 @@ end
 local function put_beside(id, head, record)
   if head[RECORD_APART] then call('HSET', RECORDS, id, record) end
   for _, mark in ipairs(head[MORE].m or {}) do call('ZADD', named('mark', mark), 0, id) end
-end
-
--- One parent or dependency fewer for a blocked job; after the last one it becomes ready or scheduled.
-local function unblock(id, head)
-  head[DEPS], changed[id] = head[DEPS] - 1, true
-  if head[DEPS] > 0 then return end
-  leave(id, head)
-  enter_line(id, head)
 end

@@ -66,7 +66,7 @@ local function few_of(query)
         for _, id in ipairs(call('SMEMBERS', named('worker_jobs', worker))) do ids[#ids + 1] = id end
       end
     elseif state == {DEAD} then
-      sets[DIED], sets[KEY_UNTIL] = true, true
+      sets[DIED], sets[FLOW_DIED], sets[KEY_UNTIL] = true, true, true
     elseif state == {SCHEDULED} or state == {RETRYING} then
       sets[DUE_JOBS] = true
     else

@@ -1,4 +1,4 @@
--- queues: the stored modes and settings of queues, and what they do to new jobs. Needs common, rows.
+-- queues: the stored modes and settings of queues, and what they do to new jobs. Needs common, rows, lane_fields.
 -- An entry is the mode, marks, `:`, and the moment since when the queue has this mode. The marks say that more is
 -- stored: `!` the queue hands out no jobs, `+` an enqueue has to read the entry. Then `|` and a packed [declared
 -- settings, settings given by hand, how it is disabled, since when, by whom] follow; settings are JSON, false stands
@@ -45,10 +45,10 @@ local function fair_first(a, b)
   return a < b
 end
 
--- Adds labels to a list of labels in a lane. `*`, a fair key without limits, becomes `**`, a fair key with limits.
+-- Adds labels to a list of labels in a lane.
 local function joined(there, labels)
   local seen, all = {}, {}
-  for label in string.gmatch(there, '[^,]+') do seen[label == '*' and '**' or label] = true end
+  for label in string.gmatch(there, '[^,]+') do seen[label] = true end
   for _, label in ipairs(labels) do seen[label] = true end
   for label in pairs(seen) do all[#all + 1] = label end
   table.sort(all, fair_first)
@@ -68,10 +68,11 @@ local function add_buckets(head, more)
     end
   end
   table.sort(buckets, by_kind_and_name)
-  local base, had, keyed, marks = string.match(head[LANE], '^([^/]*/[^#!?]*)#?([^=!?]*)=?([^!?]*)(.*)$')
-  keyed = joined(keyed, keys)
+  local fields = lane_fields(head[LANE])
+  if fields.fair then unkeyed[#unkeyed + 1] = '**' end
+  local all_keys = joined(fields.keys, keys)
   head[MORE].b = buckets
-  head[LANE] = base .. '#' .. joined(had, unkeyed) .. (keyed ~= '' and '=' .. keyed or '') .. marks
+  head[LANE] = fields.base .. '#' .. joined(fields.unkeyed, unkeyed) .. (all_keys ~= '' and '=' .. all_keys or '') .. fields.marks
 end
 
 local function add_limits(head, settings)

@@ -2,25 +2,25 @@
 -- A script reads each head once and writes it once, in flush() of _flush.lua. All states are in one hash.
 local FORMAT = {JOB_FORMAT}
 
-local STATE, SEQ, PRIORITY, ATTEMPT, STARTED, TURN, ENDED, CRASHES, CRASH_LIMIT, EPOCH = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-local DEPS, ENQUEUED, DUE, EXPIRES, TOKEN, WORKER, GROUP, LANE, MORE = 11, 12, 13, 14, 15, 16, 17, 18, 19
-local RECORD, RESULT, CHILDREN, FOLLOWED, PARKED, EARLY = 20, 21, 22, 23, 24, 25
-local RECORD_APART, ERROR, RESULT_APART, DEPENDENT = 26, 27, 28, 29
+local STATE, SEQ, PRIORITY, ATTEMPT, STARTED, TURN, ENDED, RAN, CRASHES, CRASH_LIMIT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+local EPOCH, DEPS, ENQUEUED, DUE, EXPIRES, TOKEN, WORKER, GROUP, LANE, MORE = 11, 12, 13, 14, 15, 16, 17, 18, 19, 20
+local RECORD, RESULT, CHILDREN, FOLLOWED, PARKED, EARLY = 21, 22, 23, 24, 25, 26
+local RECORD_APART, ERROR, RESULT_APART = 27, 28, 29
 
 local band = bit.band
 
 local function load_head(raw)
-  local state, ends, claims, rest, seq, priority, attempt, started, turn, ended, crashes, limit, epoch, deps, enqueued,
-    due, expires, record, more, token, worker, group, lane, at = struct.unpack(FORMAT, raw)
+  local state, ends, claims, rest, seq, priority, attempt, started, turn, ended, ran, crashes, limit, epoch, deps,
+    enqueued, due, expires, record, more, token, worker, group, lane, at = struct.unpack(FORMAT, raw)
   return {
-    state, seq, priority, attempt, started, turn, ended, crashes, limit, epoch,
-    deps, enqueued, due, expires, token, worker, group, lane,
+    state, seq, priority, attempt, started, turn, ended, ran, crashes, limit,
+    epoch, deps, enqueued, due, expires, token, worker, group, lane,
     more > 0 and cmsgpack.unpack(sub(raw, at, at + more - 1)) or {},
     sub(raw, at + more, at + more + record - 1),
     band(rest, {FLAG_RESULT}) > 0 and sub(raw, at + more + record),
     band(ends, {FLAG_CHILDREN}) > 0, band(ends, {FLAG_FOLLOWED}) > 0, band(claims, {FLAG_PARKED}) > 0,
     band(rest, {FLAG_EARLY}) > 0, band(rest, {FLAG_RECORD_APART}) > 0, band(rest, {FLAG_ERROR}) > 0,
-    band(rest, {FLAG_RESULT_APART}) > 0, band(ends, {FLAG_DEPENDENT}) > 0,
+    band(rest, {FLAG_RESULT_APART}) > 0,
   }
 end
 
@@ -31,15 +31,14 @@ local function dump_head(head)
   return struct.pack(
     FORMAT, head[STATE],
     (head[CHILDREN] and {FLAG_CHILDREN} or 0) + (more.o and {FLAG_ORDERED} or 0) + limited
-      + (head[FOLLOWED] and {FLAG_FOLLOWED} or 0) + (more.k and {FLAG_KEEP} or 0)
-      + (head[DEPENDENT] and {FLAG_DEPENDENT} or 0),
+      + (head[FOLLOWED] and {FLAG_FOLLOWED} or 0) + ((more.k or more.f) and {FLAG_KEEP} or 0),
     (head[EXPIRES] ~= {NONE} and {FLAG_EXPIRES} or 0) + (head[PARKED] and {FLAG_PARKED} or 0) + limited
       + (more.d and {FLAG_COUNTED} or 0),
     (head[EARLY] and {FLAG_EARLY} or 0) + (head[RECORD_APART] and {FLAG_RECORD_APART} or 0)
       + (result and {FLAG_RESULT} or 0) + (head[ERROR] and {FLAG_ERROR} or 0)
       + (head[RESULT_APART] and {FLAG_RESULT_APART} or 0),
-    head[SEQ], head[PRIORITY], head[ATTEMPT], head[STARTED], head[TURN], head[ENDED], head[CRASHES], head[CRASH_LIMIT],
-    head[EPOCH], head[DEPS], head[ENQUEUED], head[DUE], head[EXPIRES], #head[RECORD], #packed, head[TOKEN],
+    head[SEQ], head[PRIORITY], head[ATTEMPT], head[STARTED], head[TURN], head[ENDED], head[RAN], head[CRASHES],
+    head[CRASH_LIMIT], head[EPOCH], head[DEPS], head[ENQUEUED], head[DUE], head[EXPIRES], #head[RECORD], #packed, head[TOKEN],
     #head[WORKER], head[WORKER], #head[GROUP], head[GROUP], #head[LANE], head[LANE]
   ) .. packed .. head[RECORD] .. (result or '')
 end

@@ -1,24 +1,17 @@
--- uses: jobs, lanes_moved, keys, history, query
+-- uses: jobs, lanes_moved, keys, history, retry, query
 -- act: cancel, retry, run_now, reprioritise or delete jobs by hand, as states.py allows
 -- args: now, action, query, ids or the id to continue after, limit, reason, priority, how many jobs to look at
 -- returns ids done, refused [id, state], held [id, holder], and the id to continue after or false
 -- Only a query by ids gets refusals. Any other query means the jobs that the action can change and has not changed yet.
 local action, query, limit, reason = ARGV[2], cmsgpack.unpack(ARGV[3]), tonumber(ARGV[5]), ARGV[6]
 local priority, most = tonumber(ARGV[7]), tonumber(ARGV[8])
-local by_ids, done, refused, held, chosen, bounded = query[1], {}, {}, {}, {}, {}
-
--- Another job that holds the key of this job, and a job of the key that has expired and must end first.
-local function rival(id, head)
-  if not head[MORE].u then return nil end
-  local holder, expired = holder_of(head[MORE].u)
-  return holder ~= id and holder or nil, expired ~= id and expired or nil
-end
+local by_ids, done, refused, held, chosen = query[1], {}, {}, {}, {}
 
 -- The jobs that an action can change; and the jobs that it has not changed yet, so that a repeated call by a filter
 -- ends.
 local able = {
   cancel = function(head) return head[STATE] <= {RUNNING} end,
-  retry = function(head) return head[STATE] > {RUNNING} end,
+  retry = function(head) return head[STATE] > {RUNNING} and not head[MORE].j end,
   run_now = function(head) return head[STATE] == {SCHEDULED} or head[STATE] == {RETRYING} end,
   reprioritise = is_waiting,
   delete = function(head) return head[STATE] ~= {RUNNING} end,
@@ -50,47 +43,13 @@ function doing.reprioritise(id, head)
   if head[STATE] == {READY} then put_in_place(id, head) end
 end
 
--- Whether the queue has a max_depth.
-local function is_bounded(queue)
-  if bounded[queue] == nil then
-    with_queues()
-    bounded[queue] = (settings_in(row_of(queue)).max_depth or 0) > 0
-  end
-  return bounded[queue]
-end
-
--- A new epoch, in the lane of a job that never crashed. The token goes on growing and the last worker stays readable.
 function doing.retry(id, head)
-  local holder, expired = rival(id, head)
-  if holder then return holder end
-  if expired then finish(expired, live(expired), {CANCELLED}, {EXPIRED}) end
-  local last, _, rest = key_entry(head[MORE].u or '')
-  if head[MORE].u and last ~= id then
-    local mode = unpack_more(rest)
-    take_key(head[MORE].u, id, 0, mode ~= {KEY_KEPT} and mode > 0 and pack_more(mode, 0))
-  end
-  leave_history(id, head)
-  if head[ERROR] then call('HDEL', ERRORS, id) end
-  if head[RESULT_APART] then call('HDEL', RESULTS, id) end
-  call('HDEL', PROGRESS, id)
-  call('UNLINK', named('items', id))
-  local more = head[MORE]
-  more.r, more.e, more.n, more.d = nil, nil, nil, is_bounded(queue_of(head)) or nil
-  head[EPOCH], head[ATTEMPT], head[CRASHES], head[STARTED] = head[EPOCH] + 1, 0, 0, {NONE}
-  head[ENDED], head[RESULT], head[ERROR], head[RESULT_APART] = {NONE}, false, false, false
-  if head[EXPIRES] ~= {NONE} and head[EXPIRES] <= NOW then head[EXPIRES] = {NONE} end
-  set_lane(head, false)
-  enter(id, head, {READY})
+  local holder = renew(id, head)
+  if not holder then enter(id, head, {READY}) end
+  return holder
 end
 
--- To its children a deleted job is a parent that did not succeed.
-function doing.delete(id, head)
-  local ending = {}
-  if is_waiting(head) then leave(id, head) else leave_history(id, head) end
-  resolve(id, head, false, ending)
-  forget(id, head)
-  finish_all(ending)
-end
+function doing.delete(id, head) remove(id, head) end
 
 local after = visit_jobs(query, ARGV[4], most, function(id, raw)
   local head = load_head(raw)

@@ -1,4 +1,4 @@
--- uses: common, rows, wakeups, lanes, limits, holders
+-- uses: common, rows, lane_fields, wakeups, lanes, limits, holders
 -- buckets: the state of buckets by the rules of the claim; buckets of limits that are not declared are left out
 -- args: now, buckets [limit, key, cost]
 -- returns for each: name, limit, kind, size, used, the moment at which a start fits or false if it fits now or that is
@@ -53,7 +53,7 @@ for _, bucket in ipairs(cmsgpack.unpack(ARGV[2])) do
   local limit = capacity.limit
   if limit then
     local _, at = fits(name, bucket[3])
-    local breaker = limit.kind == {LIMIT_BREAKER} and describe_breaker(capacity)
+    local breaker = limit.kind == {LIMIT_BREAKER} and describe_breaker(name)
     rows[#rows + 1] = {
       name, bucket[1], limit.kind, limit.size, used_in(capacity), at or false, jobs_in(capacity), breaker,
     }

@@ -4,7 +4,7 @@
 -- returns the id to continue after or false
 local after = visit_jobs(cmsgpack.unpack(ARGV[2]), ARGV[3], tonumber(ARGV[4]), function(id, raw)
   local head = load_head(raw)
-  if not head[MORE].d then
+  if not head[MORE].d and not head[MORE].j then
     head[MORE].d, heads[id], changed[id] = true, head, true
     if is_waiting(head) then call('ZADD', named('depth', queue_of(head)), head[ENQUEUED], id) end
   end

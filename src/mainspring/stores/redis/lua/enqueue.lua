@@ -1,11 +1,11 @@
--- uses: common, schedules*, jobs, lanes_moved, keys, keys_latest*
+-- uses: common, schedules*, jobs, new_edges*, lanes_moved, keys, keys_latest*
 -- enqueue of any batch: (new) -> ready | scheduled | blocked | cancelled (parent), all jobs of the batch or none
 -- args: now, limits to declare if they are missing [name, kind, size, per, burst, share, span] or empty; empty, or each
---       after its length: [whether the batch was accepted before, settings to declare if there are none [queue, JSON],
---       whether it is forced] and the swap of a schedule's row or empty; then for each job two arguments: id and stored
---       job (see rows.py); and, each after its length: times [delay, run_at, expires_in, conflict, window; of a key
+--       after its length: [whether the batch was accepted before, settings to declare if there are none [queue, JSON]] and
+--       the swap of a schedule's row or empty; then for each job two arguments: id and stored job (see rows.py); and, each after its length: times [delay, run_at, expires_in, conflict, window; of a key
 --       with a mode also the mode, max_wait or keep, print], edges (parent and code of the policy, {EDGE_BYTES} bytes
---       each), follow-up jobs, a large record
+--       each; behind them the blocked jobs that wait for this job, with the code of a member), follow-up jobs, a large
+--       record
 -- returns for each job 1: new, 0: found, or the id of the job that holds its key. Or a refusal of the whole batch:
 --   {REFUSED_DRAINING}, queue
 --   {REFUSED_DISABLED}, queue, by whom
@@ -13,11 +13,12 @@
 --   {REFUSED_TAKEN}, task, holder
 --   {REFUSED_CONFLICT}, task, holder, job
 --   {REFUSED_NO_PARENT}, child, parent
+--   {REFUSED_CLOSED}, the job that was to wait for new jobs
 -- With a swap it returns the reply of swap_schedule.lua, and after that the replies for the jobs.
 local jobs = (#ARGV - 3) / 2
 local ids, said, plans, expired, losers, taken, prints, batch = {}, {}, {}, {}, {}, {}, {}, {}
 local stored, tight, dropped, moving, staying = {}, {}, {}, {}, {}
-local accepted, forced, swap = false, false, nil
+local accepted, swap = false, nil
 
 -- Whether the holder of a key with a print was enqueued with other arguments.
 local function has_other_print(key, print)
@@ -67,6 +68,7 @@ local function enter_queue(plan, queue)
   if row.mode == {QUEUE_DRAINING} then return {{REFUSED_DRAINING}, queue} end
   if row.how == {DISABLED_REJECT} then return {{REFUSED_DISABLED}, queue, row.by} end
   apply_settings(plan.head, settings)
+  if plan.head[MORE].j then plan.head[MORE].d = nil end
   if plan.stays then return nil end
   if row.how == {DISABLED_SKIP} then
     plan.head[MORE].d = nil
@@ -120,7 +122,7 @@ local function read_settings()
     if refusal then return refusal end
   end
   local declared
-  accepted, declared, forced = unpack(cmsgpack.unpack(settings))
+  accepted, declared = unpack(cmsgpack.unpack(settings))
   if #declared > 0 then with_queues() end
   for _, pair in ipairs(declared) do
     local row = row_of(pair[1])
@@ -136,6 +138,11 @@ local function plan_job(n, id, draining)
   local times, edges, follow_ups, record = struct.unpack('>I4c0I4c0I4c0I4c0', ARGV[2 * n + 3])
   times = cmsgpack.unpack(times)
   local plan = {id = id, times = times, edges = edges, follow_ups = follow_ups, record = record}
+  if edges ~= '' then
+    with_flows()
+    with_new_edges()
+    plan.edges, plan.targets = split_edges(edges)
+  end
   plan.head = new_head(sub(ARGV[2 * n + 2], {ID_BYTES} + 1), times)
   local holder, refused = ask_for_key(plan)
   if refused then return refused end
@@ -179,6 +186,18 @@ local function check_parents()
   end
 end
 
+-- A job that is to wait for new jobs is new too, or it is blocked; a join is open, or the batch was accepted before.
+local function check_before()
+  for _, plan in ipairs(plans) do
+    for _, target in ipairs(not plan.old and plan.targets or {}) do
+      local head = not batch[target] and live(target)
+      local waits = head and head[STATE] == {BLOCKED}
+      local takes = waits and (accepted or not head[MORE].j or head[MORE].j[{JOIN_OPEN}] == 1)
+      if target == plan.id or not (batch[target] or takes) then return {{REFUSED_CLOSED}, target} end
+    end
+  end
+end
+
 local function check_depth()
   for queue, n in pairs(tight) do
     local refusal = make_room(queue, n)
@@ -199,49 +218,25 @@ local function insert_job(plan)
   elseif head[MORE].u then
     take_key(head[MORE].u, id, window > 0 and NOW + window or 0)
   end
+  head[DEPS] = 1 -- until settle_job()
   enter(id, head, {BLOCKED})
 end
 
--- The live parents of a new job, as a list and as parent -> policy; and whether a parent that ended before ends the
--- job.
-local function live_parents(edges)
-  local parents, ends = {}, false
-  for first = 1, #edges, {EDGE_BYTES} do
-    local parent, policy = sub(edges, first, first + {ID_BYTES} - 1), sub(edges, first + {ID_BYTES}, first + {ID_BYTES})
-    local found = anywhere(parent)
-    if found[STATE] > {RUNNING} then
-      ends = ends or (policy == {EDGE_CODE_FAIL} and found[STATE] ~= {SUCCEEDED})
-    elseif parents[parent] ~= {EDGE_FAIL} then
-      if not parents[parent] then parents[#parents + 1] = parent end
-      parents[parent] = policy == {EDGE_CODE_FAIL} and {EDGE_FAIL} or {EDGE_IGNORE}
-    end
-  end
-  return parents, ends
-end
-
--- A new job waits for its live parents and for the dependencies of its schedule, or leaves blocked at once.
+-- A new job waits for its parents and for its members, or leaves blocked at once.
 local function settle_job(plan)
   local id, head = plan.id, plan.head
-  local parents, ends = live_parents(plan.edges)
-  if ends then return finish(id, head, {CANCELLED}, {PARENT}) end
-  for _, parent in ipairs(parents) do
-    call('HSET', named('children', parent), id, parents[parent])
-    heads[parent][CHILDREN], changed[parent] = true, true
+  if plan.edges == '' and head[DEPS] == 1 and not head[MORE].j then
+    head[DEPS] = 0
+  else
+    with_flows()
+    with_new_edges()
+    local ending = {}
+    local is_free = settle(id, head, plan.edges, ending)
+    finish_all(ending)
+    if not is_free then return end
   end
-  head[DEPS] = #parents
-  if #parents > 0 then call('HSET', PARENTS, id, table.concat(parents)) end
-  if not plan.note and (plan.old and plan.was[1] or head[DEPENDENT]) then
-    with_dependencies()
-    if plan.old then
-      dependencies.hold_again(id, head, forced, plan.was)
-    else
-      dependencies.hold_back(id, head, forced)
-    end
-  end
-  if head[DEPS] == 0 then
-    leave(id, head)
-    if plan.seq and (head[DUE] == {NONE} or head[DUE] <= NOW) then resume(plan) else enter_line(id, head) end
-  end
+  leave(id, head)
+  if plan.seq and (head[DUE] == {NONE} or head[DUE] <= NOW) then resume(plan) else enter_line(id, head) end
 end
 
 local function cancel_waiting(id, reason, note)
@@ -250,7 +245,7 @@ local function cancel_waiting(id, reason, note)
 end
 
 -- checks: apart from settings that are declared here nothing is written before all of them have passed
-local refusal = ARGV[3] ~= '' and read_settings() or plan_jobs() or check_parents() or check_depth()
+local refusal = ARGV[3] ~= '' and read_settings() or plan_jobs() or check_parents() or check_before() or check_depth()
 if refusal then return refusal end
 
 -- writes; the first one needs memory, so a full store refuses here
@@ -263,6 +258,9 @@ if ARGV[2] ~= '' then
 end
 for _, id in ipairs(expired) do cancel_waiting(id, {EXPIRED}) end
 for _, plan in ipairs(plans) do insert_job(plan) end
+for _, plan in ipairs(plans) do
+  if plan.targets and not plan.old then add_before(plan.id, plan.targets) end
+end
 for _, plan in ipairs(plans) do
   if plan.head[STATE] == {BLOCKED} then settle_job(plan) end
 end

@@ -7,7 +7,7 @@ local draining = queues_in({QUEUE_DRAINING}, {[queue] = true})
 if draining and draining[queue] == {REFUSED_SETTINGS} then return {{REFUSED_SETTINGS}, queue} end
 if draining and not call('ZSCORE', IDS, id) then return {{REFUSED_DRAINING}, queue} end
 if call('ZADD', IDS, 'NX', '0', id) == 0 then return {0} end
-local seq = call('HINCRBY', META, 'seq', 1)
+local seq = take_seqs(1) + 1
 local placed = struct.pack('>d', seq)
 local raw = sub(head, 1, {REST_END}) .. placed .. sub(head, {PRIORITY_AT}, {DEPS_END}) .. NOW_PACKED
   .. sub(head, {DUE_AT}) .. rest

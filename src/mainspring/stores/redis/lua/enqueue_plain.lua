@@ -41,7 +41,7 @@ if new < jobs then
   for n = 1, jobs do said[n] = 1 - call('HEXISTS', JOBS, ARGV[before + n]) end
   if new == 0 then return said end
 end
-local seq, n = call('HINCRBY', META, 'seq', new) - new, 0
+local seq, n = take_seqs(new), 0
 local heads, lists, counts, queues, pack = {}, {}, {}, {}, struct.pack
 for run = 1, #runs, 2 do
   local line, index, queue, field = unpack(kinds[runs[run]])

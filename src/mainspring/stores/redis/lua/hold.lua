@@ -4,7 +4,7 @@
 -- args: now, holder, ttl, buckets [limit, key, cost], limits to declare if they are missing, microseconds for which to
 --       reserve the next free capacity for holders, info, whether the hold gets a fencing token
 -- returns now, whether it holds, until when, the moment to ask again or false, the bucket that was full, whether the
---         next capacity in each full bucket is reserved for holders, breakers that it probes first, its token or 0
+--         next capacity in each full bucket is reserved for holders, its token or 0
 with_limits()
 local holder, till, buckets = ARGV[2], NOW + tonumber(ARGV[3]), cmsgpack.unpack(ARGV[4])
 local keep, token = tonumber(ARGV[6]), 0
@@ -55,13 +55,13 @@ else
   release_holder(holder)
   if not buckets[1] then
     flush()
-    return {NOW, 0, 0, false, '', 0, {}, 0}
+    return {NOW, 0, 0, false, '', 0, 0}
   end
   local stuck, full, moment = full_buckets()
   if full then
     local reserved = reserve(stuck)
     flush()
-    return {NOW, 0, 0, moment or false, full, reserved and 1 or 0, {}, 0}
+    return {NOW, 0, 0, moment or false, full, reserved and 1 or 0, 0}
   end
   for _, bucket in ipairs(buckets) do
     local own = reserve_of(name_of(bucket))
@@ -74,4 +74,4 @@ end
 call('ZADD', HOLDERS, whole(till), holder)
 for _, bucket in ipairs(buckets) do call('ZADD', named('bucket_holders', name_of(bucket)), whole(till), holder) end
 flush()
-return {NOW, 1, till, false, '', 0, changed_breakers, token}
+return {NOW, 1, till, false, '', 0, token}

@@ -1,4 +1,4 @@
--- uses: common, rows, wakeups, lanes, limits, holders
+-- uses: common, rows, lane_fields, wakeups, lanes, limits, holders
 -- holders: the holds that are not over; a reserve of the store is not a hold
 -- args: now, a bucket or empty, the beginning of the names of buckets
 -- returns for each holder and bucket: bucket, holder, token, since when, until when, microseconds left, info

@@ -3,7 +3,7 @@
 -- args: now, which set (key_until, keep_until, done, died), keep, keep_count, keep_at_least, how many jobs to look at
 -- returns the number of deleted jobs, and whether there may be more
 -- A job whose unique key still counts moves to key_until, out of the way of the others, and comes back when its window
--- is over.
+-- is over. So does the root of a flow with live jobs, or with jobs whose keys still count.
 local which, keep, most_kept, at_least = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local limit, key = tonumber(ARGV[6]), TAG .. which
 
@@ -21,22 +21,52 @@ end
 
 local before = (key == KEEP_UNTIL or key == KEY_UNTIL) and whole(NOW) or horizon()
 local ids = call('ZRANGEBYSCORE', key, '-inf', before, 'LIMIT', 0, limit)
-local gone = 0
+local gone, is_cut = 0, false
+
+-- Deletes the ended jobs of a flow before its root. Returns until when the root has to stay because of the others.
+local function prune_flow(root)
+  local mark, stays = flow_mark(root), nil
+  if live_jobs_of(mark) > 0 then return NOW end
+  local members = call('ZRANGE', named('mark', mark), 0, limit - gone)
+  preload(members)
+  for _, id in ipairs(members) do
+    local window = window_of(id, heads[id])
+    if id ~= root and window then
+      stays = math.max(stays or NOW, window)
+    elseif id ~= root and gone < limit then
+      remove(id, heads[id])
+      gone = gone + 1
+    end
+  end
+  is_cut = not stays and call('ZCARD', named('mark', mark)) > (heads[root][MORE].f and 1 or 0)
+  return stays
+end
+
+local function prune_job(id, head)
+  local stays = window_of(id, head)
+  if not stays and head[MORE].j then
+    with_flows()
+    stays = prune_flow(id)
+  end
+  if stays then
+    call('ZREM', key, id)
+    call('ZADD', KEY_UNTIL, stays, id)
+  elseif gone < limit and not is_cut then
+    remove(id, head)
+    gone = gone + 1
+  else
+    is_cut = true
+  end
+end
+
 preload(ids)
 for _, id in ipairs(ids) do
-  local head = heads[id]
-  local window = window_of(id, head)
   if key == KEY_UNTIL then
     call('ZREM', KEY_UNTIL, id)
-    enter_history(id, head)
-  elseif window then
-    call('ZREM', key, id)
-    call('ZADD', KEY_UNTIL, window, id)
-  else
-    leave_history(id, head)
-    forget(id, head)
-    gone = gone + 1
+    enter_history(id, heads[id])
+  elseif not is_cut then
+    prune_job(id, heads[id])
   end
 end
 flush()
-return {gone, #ids == limit and 1 or 0}
+return {gone, (is_cut or #ids == limit) and 1 or 0}

@@ -1,13 +1,13 @@
--- uses: jobs, outcomes, lanes_moved, ack_handback*, ack, claims
+-- uses: jobs, limits_spent*, lanes_moved, ack_handback*, ack, claims
 -- turn: running -> the state that its ack says; ready -> running for the wants of a worker
--- args: now, worker, turn [number, seen, suspects, wants [lanes, n, oldest, limited or false], number of plain
---       successes, with holds, successes [breaker, number]], holds (id and token, {LEASE_BYTES} bytes each), then the
+-- args: now, worker, turn [number, seen, suspects, wants [lanes, n, ahead], number of plain
+--       successes, with holds, breakers to write or read], holds (id and token, {LEASE_BYTES} bytes each), then the
 --       acks (see _ack.lua)
 -- returns now, lost, claims (id, job, id, job, ...), already, stale, orders [id, token, reason], gone (as they came),
 --       whether there may be more, whether the store is full, when a rate has capacity or false, queues in which an
---       unkeyed limit was full, breakers that have changed, ids of the claims that are in a scarce bucket
+--       unkeyed limit was full, the breakers, whether claims ahead passed over a job that may start
 local worker, holds = ARGV[2], ARGV[4]
-local number, seen, suspects, wants, plain, with_holds, good = unpack(cmsgpack.unpack(ARGV[3]), 1, 7)
+local number, seen, suspects, wants, plain, with_holds, swaps = unpack(cmsgpack.unpack(ARGV[3]), 1, 7)
 local row = call('HMGET', named('worker', worker), 'turn', 'lost')
 local last = tonumber(row[1])
 
@@ -27,7 +27,7 @@ local function gone_leases()
 end
 
 -- checks
-if not last or row[2] == '1' then return {NOW, 1, {}, {}, {}, {}, {}, 0, 0, false, {}, {}, {}} end
+if not last or row[2] == '1' then return {NOW, 1, {}, {}, {}, {}, {}, 0, 0, false, {}, {}, 0} end
 if number < last then
   return redis.error_reply('CONFLICT turn ' .. whole(number) .. ' after ' .. whole(last))
 end
@@ -45,12 +45,12 @@ do
 end
 
 -- acks
-if #good > 0 and number > last then
-  with_limits()
-  with_breakers_outcomes()
-  add_successes(good)
-end
 local already, stale = apply_acks(worker, plain, 5)
+local breakers = {}
+if #swaps > 0 then
+  with_limits()
+  breakers = swap_breakers(swaps)
+end
 flush(true)
 
 -- claims
@@ -67,5 +67,5 @@ local orders, ordered = {}, call('HGETALL', named('worker_orders', worker))
 for n = 1, #ordered, 2 do orders[#orders + 1] = {ordered[n], live(ordered[n])[TOKEN], ordered[n + 1]} end
 return {
   NOW, 0, claimed, already, stale, orders, with_holds and gone_leases() or {}, is_enough() and 1 or 0,
-  is_full and #wants > 0 and 1 or 0, soonest, full_queues, changed_breakers or {}, scarce,
+  is_full and #wants > 0 and 1 or 0, soonest, full_queues, breakers, passed_over and 1 or 0,
 }

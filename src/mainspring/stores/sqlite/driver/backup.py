@@ -15,7 +15,7 @@ from pathlib import Path
 from mainspring.errors import ConfigError, StoreConflict, StoreCorrupt, StoreError, StoreMisconfigured
 
 from .errors import translate
-from .files import FileUsers
+from .files import FileUsers, inode_of
 from .schema import VERSION
 from .wakeups import make_private
 
@@ -33,7 +33,7 @@ def back_up(path: str, target: str) -> int:
         raise ConfigError(f"{target} exists already", hint="Name a new file: a backup never replaces another one.")
     _check_folder(target)
     users = _users_of(path)
-    with users.opening(time.monotonic() + OPENING_SECONDS):
+    with users.opening(time.monotonic() + OPENING_SECONDS, inode_of(path)):
         pass  # no log of a former file is left, and from now on the file is not replaced by restore
     try:
         return _copy(path, target)

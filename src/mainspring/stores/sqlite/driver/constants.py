@@ -6,8 +6,9 @@ Names that more than one engine uses are in :mod:`mainspring.stores.shared.const
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args, get_type_hints
 
-from mainspring.schedules.records import PART
+from mainspring.jobs.records import Edge
 from mainspring.states import REASONS, State
 
 # ---- bits of jobs.flags ------------------------------------------------------------------------------
@@ -24,18 +25,20 @@ FLAG_FOLLOWED_OTHER = 16
 """The job has follow-up jobs for ``dead`` or ``cancelled``: the only flag that a plain success may ignore."""
 FLAG_UNKEYED_ONLY = 32
 """The job names buckets, and none of them has a key: while the job runs, its own row is its use of them."""
-FLAG_DEPENDENCY = 64
-"""The job has a dependency mark (``^@name``): jobs of other names may wait for its success."""
+FLAG_JOIN = 64
+"""The job is a join: it has a row in ``joins``."""
 
 # ---- codes that statements return --------------------------------------------------------------------
 
-PARENT_LIVE, PARENT_SUCCEEDED, PARENT_FAILED = 0, 1, 2
-"""The statement ``parent_state``. No row means that the parent exists nowhere."""
 HOLDER_ENDED, HOLDER_LIVE, HOLDER_EXPIRED = 0, 1, 2
 """The statement ``key_holder``. ``HOLDER_EXPIRED``: the job waits and is past its ``expires``."""
 
 # ---- stored names ------------------------------------------------------------------------------------
 
+EDGE_MEMBER = "member"
+"""The policy of the edge from a member to its join. :meth:`Store.waits_for` shows it as ``fail``."""
+FLOW_MARK = "%"
+"""The mark of the jobs of a flow is this and the hex id of its root."""
 KEY_KEEP = "keep"
 """The mode of a unique key that is held for a time after its job succeeded."""
 RESERVED_HOLDER = b"next"
@@ -48,21 +51,22 @@ FILLED: Mapping[str, object] = {
     "FLAG_CANCEL_ORDERED": FLAG_CANCEL_ORDERED,
     "FLAG_LIMITED": FLAG_LIMITED,
     "FLAG_UNKEYED_ONLY": FLAG_UNKEYED_ONLY,
-    "FLAG_DEPENDENCY": FLAG_DEPENDENCY,
     "FLAGS_OF_LIMITS": FLAG_LIMITED | FLAG_UNKEYED_ONLY,
-    "FLAGS_OF_MORE_WORK": FLAG_HAS_CHILDREN | FLAG_CANCEL_ORDERED | FLAG_FOLLOWED_SUCCESS,
-    "PARENT_LIVE": PARENT_LIVE,
-    "PARENT_SUCCEEDED": PARENT_SUCCEEDED,
-    "PARENT_FAILED": PARENT_FAILED,
+    "FLAG_JOIN": FLAG_JOIN,
+    "FLAGS_OF_MORE_WORK": FLAG_CANCEL_ORDERED | FLAG_FOLLOWED_SUCCESS,
+    "FLAGS_OF_OTHERS": FLAG_LIMITED | FLAG_HAS_CHILDREN,
     "HOLDER_ENDED": HOLDER_ENDED,
     "HOLDER_LIVE": HOLDER_LIVE,
     "HOLDER_EXPIRED": HOLDER_EXPIRED,
+    "EDGE_MEMBER": EDGE_MEMBER,
+    "EDGE_POLICIES": (*get_args(get_type_hints(Edge)["policy"]), EDGE_MEMBER),
+    "FLOW_MARK": FLOW_MARK,
     "KEY_KEEP": KEY_KEEP,
-    "PART_END": PART[:-1] + chr(ord(PART[-1]) + 1),
     "CANCELLED_REASONS": tuple(sorted(REASONS[State.CANCELLED])),
     "DEAD_REASONS": tuple(sorted(REASONS[State.DEAD])),
 }
-"""``FLAGS_OF_MORE_WORK``: a success with one of these bits is not applied in bulk. ``PART_END``: the first text behind
-all dependency marks. ``*_REASONS``: the reasons that ``states.py`` allows in a final state."""
+"""``FLAGS_OF_MORE_WORK``: a success with one of these bits is not applied in bulk. ``FLAGS_OF_OTHERS``: the end of a
+job with one of these bits may concern other jobs. ``*_REASONS``: the reasons that ``states.py`` allows in a final
+state."""
 
 BLOBS: Mapping[str, bytes] = {"RESERVED_HOLDER": RESERVED_HOLDER, "PAUSED_HOLDER": PAUSED_HOLDER}

@@ -42,7 +42,7 @@ from .schema import check_version, migrate, plan_migration, prefix_of
 from .statements import SqliteStatements
 from .transaction import SeqBlock, Tx
 from .wakeups import SqliteListener, SqliteWakeups, make_private
-from .write_lock import PATIENCE, WriteLock, begin
+from .write_lock import PATIENCE, LogSync, WriteLock, begin
 
 if TYPE_CHECKING:
     from mainspring.common.clock import Clock
@@ -80,14 +80,17 @@ class SqliteDatabase:
         self.reserve = DiskReserve(None if on_disk is None else on_disk + "-reserve", self.url)
         self._wakeups = SqliteWakeups(self._folder)
         self.users = FileUsers(self.path, self._folder, self.url)
-        identity = FileIdentity(on_disk)
+        self._identity = FileIdentity(on_disk)
+        self._log_sync = LogSync(on_disk if durability == "full" else None)
         self.writer = SqliteWriter(
-            self._connect, sql=self._sql, now=self._now, lock=self.write_lock, reserve=self.reserve,
-            wake=self._wakeups.wake, identity=identity, in_memory=on_disk is None,
+            self._connect, sql=self._sql, now=self._now, lock=self.write_lock, log_sync=self._log_sync,
+            reserve=self.reserve, wake=self._wakeups.wake, identity=self._identity, in_memory=on_disk is None,
             replaced=self._leave_former_file,
         )  # fmt: skip
         self._reader = (
-            None if on_disk is None else SqliteReader(partial(open_reader, self.path), self._sql, self._now, identity)
+            None
+            if on_disk is None
+            else SqliteReader(partial(open_reader, self.path), self._sql, self._now, self._identity)
         )
         self._is_checked = False
         self._version_found: int | None = None
@@ -166,12 +169,23 @@ class SqliteDatabase:
         """Open a writing connection: check the file, and bring its schema up to date. Waits until ``until``."""
         if self._folder is None:
             return self._open_writer(until)
-        files.prepare(self.path, self.url)
-        if not make_private(self._folder):
-            return self._open_writer(until)
-        with self.users.opening(until) as is_first:
-            self._wall_clock.share(os.path.join(self._folder, CLOCK_FILE), begin=is_first)
-            return self._open_writer(until)
+        while True:
+            files.prepare(self.path, self.url)
+            inode = files.inode_of(self.path)
+            if inode is None:
+                continue  # deleted since it was made
+            self._identity.remember(inode)
+            if make_private(self._folder):
+                with self.users.opening(until, inode) as is_first:
+                    self._wall_clock.share(os.path.join(self._folder, CLOCK_FILE), begin=is_first)
+                    connection = self._open_writer(until)
+            else:
+                connection = self._open_writer(until)
+            if not self._identity.has_changed():
+                return connection
+            # Replaced meanwhile. Other processes see that this one uses the former file until the connection is closed.
+            connection.close()
+            self._leave_former_file()
 
     def _open_writer(self, until: float) -> sqlite3.Connection:
         connection = open_writer(self.path, self._durability, self.url, until)
@@ -190,11 +204,12 @@ class SqliteDatabase:
     def _leave_former_file(self) -> None:
         """Another file is at the path: close every connection of this process to the former file. A store that is in
         the middle of a call is left alone, and notices it at its next call."""
-        log.warning(
-            "the file of the store %s was deleted or replaced; this process goes on with the file that is there now. "
-            "Jobs of the former file that are not in it are lost.",
-            self.url,
-        )
+        if files.may_warn_of_replacement(self.path):
+            log.warning(
+                "the file of the store %s was deleted or replaced; this process goes on with the file that is there "
+                "now. Jobs of the former file that are not in it are lost.",
+                self.url,
+            )
         for database in fork.stores_of(self.path):
             database.leave_file(is_own=database is self)
 
@@ -237,7 +252,7 @@ class SqliteDatabase:
 
     async def durability(self) -> str:
         level = await self.write(lambda tx: tx.cursor.execute("pragma synchronous").fetchall()[0][0])
-        return "sqlite:" + _SYNCHRONOUS[level]
+        return "sqlite:" + ("full" if self._log_sync.is_active else _SYNCHRONOUS[level])
 
     # ---- wake-ups -----------------------------------------------------------------------------------
 
@@ -261,6 +276,7 @@ class SqliteDatabase:
     def close_files_after_fork(self) -> None:
         self.users.forget()
         self.write_lock.close()
+        self._log_sync.detach()
         self._wakeups.close_after_fork()
 
 
@@ -338,6 +354,12 @@ class DatabaseCall:
         return self.value
 
 
+def _explain_failed_sync(error: OSError) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"the write-ahead log of the SQLite file could not be synced: {error.strerror}", hint="Check the disk."
+    )
+
+
 def _end_of_wait(group: list[DatabaseCall]) -> float:
     """The monotonic time until which the calls wait for the write lock: a caller may set a shorter time."""
     longest = time.monotonic() + PATIENCE
@@ -354,6 +376,7 @@ class SqliteWriter:
         sql: SqliteStatements,
         now: Callable[[], int],
         lock: WriteLock,
+        log_sync: LogSync,
         reserve: DiskReserve,
         wake: Callable[[set[str]], None],
         identity: FileIdentity,
@@ -364,6 +387,7 @@ class SqliteWriter:
         self._sql = sql
         self._now = now
         self._write_lock = lock
+        self._log_sync = log_sync
         self._reserve = reserve
         self._wake = wake
         self._identity = identity
@@ -476,30 +500,44 @@ class SqliteWriter:
         self._committing = False
         try:
             self._run_group(group)
+            committed = time.perf_counter()
             woken = group[0].woken if len(group) == 1 else set[str]().union(*(call.woken for call in group))
             if woken:
                 self._wake(woken)
+            self._sync_log(group)
             for call in group:
                 call.settle()
         except BaseException:  # thrown into this thread: the calls of others must not fail with it
             self._spare_others(group, own)
             raise
-        self._write_lock.let_others_pass(began)
+        self._write_lock.let_others_pass(began, committed)
 
     def _run_group(self, group: list[DatabaseCall]) -> None:
         """Run all calls in one transaction or, if that fails as a whole, each in its own. Errors go to their calls."""
         try:
             self._commit(group)
         except Exception as error:  # noqa: BLE001  # the error goes to the caller
-            same = len(group) == 1 or is_busy(error)  # another writer holds the lock: alone, each call would wait again
+            # Another writer holds the lock, or the disk fails: alone, each call would wait again.
+            same = len(group) == 1 or is_busy(error) or self._log_sync.has_failed
             for call in group:
                 self._alone(call, error if same else None)
+
+    def _sync_log(self, group: list[DatabaseCall]) -> None:
+        """Bring the commit to the disk. If that fails, it may be there or not: the calls are not run again."""
+        try:
+            self._log_sync.sync()
+        except OSError as error:
+            failed = _explain_failed_sync(error)
+            for call in group:
+                if call.error is None:
+                    call.fail(failed)
 
     def _spare_others(self, group: list[DatabaseCall], own: DatabaseCall | None) -> None:
         """An exception hit this thread in the middle: the calls of others were committed, and are answered; or they
         were not, and are pending again."""
         others = [call for call in group if call is not own and not call.done and call not in self._pending]
         if self._committing and self._cursor is not None and not self._cursor.connection.in_transaction:
+            self._sync_log(others)
             for call in others:
                 call.settle()
             return
@@ -534,6 +572,7 @@ class SqliteWriter:
         try:
             if begin(cursor, self._write_lock, until, may_give_up=all(call.adds_jobs for call in group)):
                 group[:] = [call for call in group if not call.abandoned]
+            self._write_log_again()
             now = self._now()
             if len(group) == 1:
                 group[0].run(Tx(cursor, self._sql, now, self._seqs))
@@ -545,6 +584,13 @@ class SqliteWriter:
         except BaseException:
             self._roll_back()
             raise
+
+    def _write_log_again(self) -> None:
+        """After a failed sync: bring the earlier commits to the disk, before another one follows them."""
+        try:
+            self._log_sync.write_again()
+        except OSError as error:
+            raise _explain_failed_sync(error) from error
 
     def _run_guarded(self, cursor: sqlite3.Cursor, call: DatabaseCall, now: int) -> None:
         """Run one call of a group: if it fails, only its own changes are undone."""
@@ -572,8 +618,8 @@ class SqliteWriter:
 
     def _open(self, until: float) -> sqlite3.Cursor:
         self._cursor = self._connect(until).cursor()
+        self._log_sync.attach(self._cursor.connection)
         self._seqs.forget()
-        self._identity.remember()
         return self._cursor
 
     def close(self) -> None:
@@ -619,6 +665,7 @@ class SqliteWriter:
     def _disconnect(self) -> None:
         if self._cursor is not None:
             connection, self._cursor = self._cursor.connection, None
+            self._log_sync.detach()
             connection.close()
 
     def before_fork(self, patience: float) -> None:

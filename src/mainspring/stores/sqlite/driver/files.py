@@ -55,6 +55,8 @@ CHECK_STEPS = 20_000
 """Steps of SQLite's virtual machine between two looks at the clock."""
 LOOK_SECONDS = 1.0
 """Seconds between two looks of a reader at the file, and of a producer at the free space of the disk."""
+WARN_SECONDS = 60.0
+"""Seconds between two warnings of a process that a file was replaced."""
 RESERVE_SIZE = 4 * 1024 * 1024
 LOW_SPACE = 2 * RESERVE_SIZE
 
@@ -151,9 +153,10 @@ class FileIdentity:
         self._known: tuple[int, int] | None = None
         self._looked = LONG_AGO
 
-    def remember(self) -> None:
-        """Remember the file: a connection was opened just now."""
-        self._known = None if self._path is None else inode_of(self._path)
+    def remember(self, inode: tuple[int, int] | None) -> None:
+        """Remember the file that is about to be opened. If it has changed after that, the connection may be to another
+        file: close the connection."""
+        self._known = None if self._path is None else inode
 
     def has_changed(self) -> bool:
         """Whether the path names another file than the one that was opened, or none."""
@@ -172,6 +175,23 @@ class FileIdentity:
             return False
         self._looked = now
         return self.has_changed()
+
+
+_warned: dict[str, float] = {}
+"""When this process last warned of a replaced file, by path."""
+
+
+def may_warn_of_replacement(path: str) -> bool:
+    """Whether this process may warn that the file was replaced: once, and then once a minute at most.
+
+    Several stores of a process use one file, and each notices the replacement, also again while it cannot open the new
+    file.
+    """
+    now = time.monotonic()
+    if now - _warned.get(path, LONG_AGO) < WARN_SECONDS:
+        return False
+    _warned[path] = now
+    return True
 
 
 def inode_of(path: str) -> tuple[int, int] | None:
@@ -201,16 +221,16 @@ class FileUsers:
         self._file: int | None = None
 
     @contextmanager
-    def opening(self, until: float) -> Iterator[bool]:
+    def opening(self, until: float, inode: tuple[int, int] | None) -> Iterator[bool]:
         """Keep other stores from opening the file, and check that no user of a former file is left. Yields whether this
-        store is the only one."""
+        store is the only one. ``inode`` is that of the file before it is opened: it may be replaced meanwhile."""
         lock = self._lock_opening(until)
         try:
             others = self.others()
             if self._folder is not None:
                 self._check(others)
             yield self._folder is not None and not others
-            self._note()
+            self._note(inode)
         finally:
             if lock is not None:
                 os.close(lock)
@@ -287,9 +307,9 @@ class FileUsers:
             return None, None
         return ((numbers[0], numbers[1]), (numbers[2], numbers[3])) if len(numbers) == 4 else (None, None)
 
-    def _note(self) -> None:
+    def _note(self, database: tuple[int, int] | None) -> None:
         """Note the inodes of the database and of its log, and show that this store uses the file."""
-        database, log = inode_of(self._path), inode_of(f"{self._path}-wal")
+        log = inode_of(f"{self._path}-wal")
         if self._folder is None or database is None:
             return
         self.leave()

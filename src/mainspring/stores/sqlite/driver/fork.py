@@ -10,6 +10,7 @@ ones at their next call.
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 PATIENCE = 2.0
 """Seconds that a fork waits for a commit."""
 _databases: WeakSet[SqliteDatabase] = WeakSet()
+_forking = threading.RLock()
+"""Held during a fork: of two threads that fork at the same time, the second would find the locks of the first, and the
+first would never release them."""
 _kept_for_ever: list[Any] = []
 """Handles that could not be closed before the fork: a call was in the middle of a commit for longer than 2 s."""
 
@@ -34,6 +38,7 @@ def stores_of(path: str) -> list[SqliteDatabase]:
 
 
 def _before() -> None:
+    _forking.acquire()
     for database in list(_databases):
         for connection in database.connections():
             connection.before_fork(PATIENCE)
@@ -41,15 +46,21 @@ def _before() -> None:
 
 
 def _in_parent() -> None:
-    for database in list(_databases):
-        for connection in database.connections():
-            connection.after_fork_in_parent()
+    try:
+        for database in list(_databases):
+            for connection in database.connections():
+                connection.after_fork_in_parent()
+    finally:
+        _forking.release()
 
 
 def _in_child() -> None:
-    for database in list(_databases):
-        _kept_for_ever.extend(connection.after_fork_in_child() for connection in database.connections())
-        database.close_files_after_fork()
+    try:
+        for database in list(_databases):
+            _kept_for_ever.extend(connection.after_fork_in_child() for connection in database.connections())
+            database.close_files_after_fork()
+    finally:
+        _forking.release()
 
 
 if hasattr(os, "register_at_fork"):

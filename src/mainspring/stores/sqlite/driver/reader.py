@@ -73,13 +73,21 @@ class SqliteReader:
             raise FileReplaced
         cursor = self._cursor
         if cursor is None:
-            cursor = self._cursor = self._connect().cursor()
+            cursor = self._open()
         cursor.execute("begin")
         try:
             call.run(Tx(cursor, self._sql, self._now()))
         finally:
             if cursor.connection.in_transaction:
                 cursor.execute("rollback")
+
+    def _open(self) -> sqlite3.Cursor:
+        """A connection to the file that the writer has opened, and to no file that has replaced it."""
+        self._cursor = self._connect().cursor()
+        if self._identity.has_changed():
+            self._disconnect()
+            raise FileReplaced
+        return self._cursor
 
     def drop(self, patience: float) -> bool:
         """Close the connection; the next read opens another. False if a read takes longer than ``patience`` seconds."""

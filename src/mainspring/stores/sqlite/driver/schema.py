@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .statements import SqliteStatements
     from .write_lock import WriteLock
 
-VERSION = 5
+VERSION = 6
 
 
 def prefix_of(namespace: str) -> str:

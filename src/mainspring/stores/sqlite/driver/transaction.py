@@ -1,9 +1,10 @@
 """One transaction as the functions of the engine see it, and the ``seq`` values that it takes.
 
-``seq`` is the order of the store. Values are taken from a counter in the file in blocks of 1,000. A block lasts for
-many transactions as long as no other connection writes in between, which ``pragma data_version`` shows: else the block
-of the other writer would lie behind the rest of ours. So the order is exact, and a producer that is alone with its file
-does not write the page of the counter at each commit. Values that are never used leave gaps, and gaps mean nothing.
+``seq`` is the order of the store: the time at which a job becomes ready, made unique. Values are taken from a counter
+in the file, which follows the clock, in blocks of 100. A block lasts for many transactions as long as no other
+connection writes in between, which ``pragma data_version`` shows: else the block of the other writer would lie behind
+the rest of ours. So the order is exact, and a producer that is alone with its file does not write the page of the
+counter at each commit. Values that are never used leave gaps, and gaps mean nothing.
 """
 
 from __future__ import annotations
@@ -13,19 +14,18 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mainspring.stores.shared.constants import ATTEMPTS_KEPT
+from mainspring.stores.shared.constants import ATTEMPTS_KEPT, SEQ_BEHIND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from mainspring.breakers.records import BreakerRow
-    from mainspring.stores.sqlite.breakers import BreakerReports
     from mainspring.stores.sqlite.queues import StoredQueue
 
     from .statements import SqliteStatements
 
 Row = tuple[Any, ...]
-SEQ_BLOCK = 1000
+SEQ_BLOCK = 100
+"""So few that the counter stays behind the clock while many processes take a block in turn."""
 
 
 class SeqBlock:
@@ -38,12 +38,12 @@ class SeqBlock:
         self._end = 0
         self._version: int | None = None
 
-    def take(self, cursor: sqlite3.Cursor, advance: str, n: int) -> int:
+    def take(self, cursor: sqlite3.Cursor, advance: str, n: int, now: int) -> int:
         """Take ``n`` values in a row and return the first. ``advance`` is the statement that moves the counter."""
         (version,) = cursor.execute("pragma data_version").fetchall()[0]
-        if version != self._version or self._next + n > self._end:
+        if version != self._version or self._next + n > self._end or self._next < now - SEQ_BEHIND:
             size = max(n, SEQ_BLOCK)
-            (last,) = cursor.execute(advance, (size,)).fetchall()[0]
+            (last,) = cursor.execute(advance, (now, size)).fetchall()[0]
             self._next, self._end, self._version = last - size + 1, last + 1, version
         first = self._next
         self._next += n
@@ -58,7 +58,7 @@ class Tx:
     """A cursor inside an open transaction, the time of the store in it, and what is left to do at its end."""
 
     __slots__ = (
-        "breaker_reports", "changed_breakers", "cursor", "now", "released", "seqs", "sql", "stored_queues", "woken",
+        "cursor", "now", "released", "seqs", "sql", "stored_queues", "woken",
     )  # fmt: skip
 
     def __init__(self, cursor: sqlite3.Cursor, sql: SqliteStatements, now: int, seqs: SeqBlock | None = None) -> None:
@@ -72,10 +72,6 @@ class Tx:
         """Names of buckets that a job or a holder has left."""
         self.stored_queues: dict[str, StoredQueue] | None = None
         """The rows of all queues, once they were read."""
-        self.breaker_reports: dict[str, BreakerReports] = {}
-        """Ends of work to report to breakers before the transaction ends."""
-        self.changed_breakers: list[BreakerRow] = []
-        """Breakers that this transaction opened, closed or began to probe."""
 
     def run(self, name: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> int:
         """Run a statement without a result; return how many rows it changed."""
@@ -93,7 +89,7 @@ class Tx:
 
     def next_seq(self, n: int = 1) -> int:
         """Take ``n`` values of the order of the store and return the first."""
-        return self.seqs.take(self.cursor, self.sql["next_seq"], n)
+        return self.seqs.take(self.cursor, self.sql["next_seq"], n, self.now)
 
     def add_attempt(self, row: Row) -> None:
         """Keep an ended attempt, and of its job the newest 100 attempts."""

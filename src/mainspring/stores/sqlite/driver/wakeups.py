@@ -204,6 +204,8 @@ class SqliteListener:
         self, queues: frozenset[str], bound: socket.socket | None, forget: Callable[[], None], address: str | None
     ) -> None:
         self.queues = queues
+        self.is_always_woken = False
+        """The commit of a caller's own transaction wakes nobody."""
         self._socket = bound
         self._address = address
         self._forget = forget

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from mainspring.jobs.lanes import relaned
 from mainspring.jobs.outcomes import Ack
 from mainspring.limits.records import Bucket
-from mainspring.schedules.records import part_mark
 from mainspring.states import FINAL, Reason, State, allows
-from mainspring.stores.sqlite.breakers import report_end, report_successes
-from mainspring.stores.sqlite.driver.constants import FLAG_CANCEL_ORDERED, FLAG_DEPENDENCY, FLAG_LIMITED
+from mainspring.stores.sqlite.driver.constants import FLAG_CANCEL_ORDERED, FLAG_HAS_CHILDREN
 from mainspring.stores.sqlite.driver.errors import is_unstorable
 from mainspring.stores.sqlite.driver.statements import sizes
 from mainspring.stores.sqlite.lanes import (
@@ -19,15 +17,13 @@ from mainspring.stores.sqlite.lanes import (
     enter_ready,
     flags_of_limits,
     home_of,
-    lane_set_of,
     parked_lane_of,
     read_buckets,
     write_buckets,
 )
 from mainspring.stores.sqlite.limits.waiting import correct_costs_of_job, release_jobs
 
-from .dependencies import join_waiting_jobs
-from .finish import JobEnding, finish
+from .finish import EndedParent, JobEnding, finish, resolve
 
 if TYPE_CHECKING:
     from mainspring.stores.sqlite.driver.transaction import Tx
@@ -85,44 +81,49 @@ def _apply_successes(tx: Tx, worker: str, acks: Sequence[Ack]) -> bool:
     execute = tx.cursor.execute
     execute("savepoint successes")
     try:
-        good = _move_succeeded(tx, worker, acks) == len(acks)
+        parents: list[bytes] = []
+        good = _move_succeeded(tx, worker, acks, parents) == len(acks)
+        if good and parents:
+            resolve(tx, [EndedParent(parent, State.SUCCEEDED) for parent in parents])
     except Exception as error:
         if not is_unstorable(error):
             raise
         good = False
     if not good:
-        execute("rollback to successes")  # no seq was taken: the block of seqs stays valid
+        execute("rollback to successes")
+        tx.seqs.forget()
     execute("release successes")
     return good
 
 
-def _move_succeeded(tx: Tx, worker: str, acks: Sequence[Ack]) -> int:
+def _move_succeeded(tx: Tx, worker: str, acks: Sequence[Ack], parents: list[bytes]) -> int:
+    """Move the jobs to history and add those with children to ``parents``. Returns how many were moved."""
     moved = 0
     for start, end in sizes(len(acks)):
         part = acks[start:end]
         values: list[object] = [tx.now, worker]
         for ack in part:
-            values += (ack.id, ack.token, ack.result, ack.error)
+            values += (ack.id, ack.token, ack.result, ack.error, ack.run_us)
         moved += tx.sized("ack_succeeded", end - start, values).rowcount
         ids = [ack.id for ack in part]
         corrections = [ack for ack in part if ack.spent or ack.slow]
-        if (corrections or tx.sized("delete_unlimited", end - start, ids).rowcount < len(part)) and moved == end:
-            _leave_limits(tx, ids, corrections)
+        if (corrections or tx.sized("delete_plain", end - start, ids).rowcount < len(part)) and moved == end:
+            parents += _delete_others(tx, ids, corrections)
     return moved
 
 
-def _leave_limits(tx: Tx, ids: list[bytes], corrections: Sequence[Ack]) -> None:
-    """Delete the jobs that have just succeeded and still have a live row; release and correct their buckets."""
-    rows = tx.sized("delete_limited", len(ids), ids).fetchall()
-    left = {id: buckets for id, buckets, _ in rows if buckets}
-    release_jobs(tx, list(left.items()))
-    began: dict[str, int] = {}
-    for _, buckets, started in rows:
-        began[buckets] = max(started, began.get(buckets, 0))
-    for buckets, started in began.items():
-        report_successes(tx, buckets, started)
+def _delete_others(tx: Tx, ids: list[bytes], corrections: Sequence[Ack]) -> list[bytes]:
+    """Delete the jobs that have just succeeded and still have a live row; release and correct their buckets.
+
+    Returns the jobs with children.
+    """
+    rows = tx.sized("delete_others", len(ids), ids).fetchall()
+    left = {id: buckets for id, _, buckets in rows if buckets}
+    if left:
+        release_jobs(tx, list(left.items()))
     for ack in corrections:
         correct_costs_of_job(tx, left.get(ack.id), ack.spent, ack.slow)
+    return [id for id, flags, _ in rows if flags & FLAG_HAS_CHILDREN]
 
 
 # ---- one ack -----------------------------------------------------------------------------------------------
@@ -140,8 +141,6 @@ def _apply_one(tx: Tx, worker: str, ack: Ack, verdicts: AckVerdicts) -> None:
         else:
             with tx.savepoint("ack"):
                 _move(tx, worker, ack, job)
-            if job.flags & FLAG_LIMITED:
-                report_end(tx, job.buckets, ack, job.started)
     except Exception as error:
         if not is_unstorable(error):
             raise
@@ -158,10 +157,10 @@ def _move(tx: Tx, worker: str, ack: Ack, job: OwnedJob) -> None:
     """Keep the attempt, leave the limits, and move the job to its next state."""
     ordered = job.flags & FLAG_CANCEL_ORDERED
     if ordered or ack.to is not State.SUCCEEDED:
-        facts = (job.epoch, job.attempt, worker, job.started, tx.now, ack.outcome, 1, ack.error)
+        facts = (job.epoch, job.attempt, worker, job.started, tx.now, ack.run_us, ack.outcome, 1, ack.error)
         tx.add_attempt((ack.id, job.token, *facts))
     if job.buckets is not None:
-        spent = _nothing_spent(job.buckets) if ack.buckets or ack.part else ack.spent
+        spent = _nothing_spent(job.buckets) if ack.buckets else ack.spent
         correct_costs_of_job(tx, job.buckets, spent, ack.slow)
         release_jobs(tx, [(ack.id, job.buckets)])
     attempt = job.attempt - 1 if ack.refund else job.attempt
@@ -176,11 +175,14 @@ def _move(tx: Tx, worker: str, ack: Ack, job: OwnedJob) -> None:
 
 def _ending(worker: str, ack: Ack, job: OwnedJob, attempt: int) -> JobEnding:
     if job.flags & FLAG_CANCEL_ORDERED:
-        note = job.cancel_order or None
-        return JobEnding(State.CANCELLED, Reason.BY_USER, worker, attempt, job.crashes, error=ack.error, note=note)
+        return JobEnding(
+            State.CANCELLED, Reason.BY_USER, worker, attempt, job.crashes, ack.run_us, error=ack.error,
+            note=job.cancel_order or None,
+        )  # fmt: skip
     return JobEnding(
-        ack.to, ack.reason, worker, attempt, job.crashes, result=ack.result, error=ack.error, label=ack.label
-    )
+        ack.to, ack.reason, worker, attempt, job.crashes, ack.run_us, result=ack.result, error=ack.error,
+        label=ack.label,
+    )  # fmt: skip
 
 
 # ---- hand-backs --------------------------------------------------------------------------------------------
@@ -189,34 +191,29 @@ def _ending(worker: str, ack: Ack, job: OwnedJob, attempt: int) -> JobEnding:
 def _hand_back(tx: Tx, ack: Ack, job: OwnedJob, attempt: int) -> None:
     """The job is ready again: behind the others, or in the lane of new buckets at its old place."""
     placement = Placement(job.lane, job.task, job.priority, job.crashes, job.buckets)
-    if ack.buckets or ack.part:
+    if ack.buckets:
         _hand_back_to_lane(tx, ack, job, attempt, placement)
         return
     if ack.park:
         placement = placement._replace(lane=parked_lane_of(job.lane, job.task, job.buckets))
     seq = tx.next_seq()
-    tx.run("hand_back", (attempt, placement.lane, seq, ack.id))
+    tx.run("hand_back", (attempt, placement.lane, seq, ack.id, ack.unstarted))
     enter_ready(tx, job.queue, placement, seq)
 
 
 def _hand_back_to_lane(tx: Tx, ack: Ack, job: OwnedJob, attempt: int, placement: Placement) -> None:
-    """The job names the buckets and the dependency mark of its task from now on, and keeps its place.
+    """The job names the buckets of its task from now on, and keeps its place.
 
-    It is ready in the lane of its buckets and those of the ack; or blocked, if its name waits for dependencies.
+    It is ready in the lane of its buckets and those of the ack.
     """
-    if ack.buckets:
-        placement = _add_buckets(placement, ack.buckets)
+    placement = _add_buckets(placement, ack.buckets)
     if ack.park:
         placement = placement._replace(lane=parked_lane_of(placement.lane, placement.task, placement.buckets))
     flags = flags_of_limits(read_buckets(placement.buckets))
     ((seq,),) = tx.all("hand_back_to_lane", (attempt, placement.lane, placement.buckets, ack.id, flags))
-    joins = ack.part and not job.flags & FLAG_DEPENDENCY
-    if joins and join_waiting_jobs(tx, part_mark(ack.part), ack.id, seq):
-        tx.run("block_job", {"id": ack.id, "deps": 1, "due": None})
-        return
     enter_ready(tx, job.queue, placement, seq)
-    if lane_set_of(placement.lane)[1]:  # the lane may wait for the moment of a job that is not its first any more
-        tx.run("open_lane", (placement.lane, -placement.priority))
+    # A lane with keys may wait for the moment of a job that is not its first any more. Other lanes have no such row.
+    tx.run("open_lane", (placement.lane, -placement.priority))
 
 
 def _add_buckets(job: Placement, more: Sequence[Bucket]) -> Placement:

@@ -11,13 +11,13 @@ import msgspec
 from mainspring.errors import InvalidOption
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import ActResult
-from mainspring.states import WAITING, Action, Reason, State, sources
-from mainspring.stores.sqlite.driver.constants import FLAG_DEPENDENCY, FLAG_HAS_CHILDREN
+from mainspring.states import FINAL, WAITING, Action, Reason, State, sources
+from mainspring.stores.sqlite.driver.constants import FLAG_HAS_CHILDREN, FLAG_JOIN
 from mainspring.stores.sqlite.lanes import Placement, add_lane, enter_ready, flags_of_limits, home_of, read_buckets
 from mainspring.stores.sqlite.queues import is_counted
 from mainspring.stores.sqlite.rows import flags_of_follow_ups
 
-from .finish import finish_waiting, resolve_children
+from .finish import EndedParent, finish_waiting, resolve, sweep_flow
 from .keys import drop_key, retake_key
 from .query import TABLES, conditions, in_chunks, tables_of
 
@@ -85,7 +85,7 @@ def _unchanged(tx: Tx, action: Action, priority: int) -> tuple[str, list[int]]:
         case Action.REPRIORITISE:
             return "priority <> ?", [priority]
         case Action.RETRY:
-            return tx.sql["key_is_free"], [tx.now, tx.now]
+            return f"{tx.sql['key_is_free']} and {tx.sql['is_no_join']}", [tx.now, tx.now]
     return "1", []
 
 
@@ -116,12 +116,12 @@ def _act_slice(
     held: list[tuple[bytes, bytes]] = []
     looked = 0
     for job in jobs:
-        found = _table_and_state(tx, job)
+        found = table_and_state(tx, job)
         looked += 1
         if found is None or not check.matches(job, found[0]):
             continue  # deleted or changed since it was listed
         table, state = found
-        if state not in sources(action):
+        if state not in sources(action) or (action is Action.RETRY and is_join(tx, job)):
             refused.append((job, state))
             continue
         holder = _ACTIONS[action](tx, ActionTarget(job, table, state, reason, priority))
@@ -152,7 +152,7 @@ class _QueryCheck:
         return bool(self._tx.cursor.execute(text, [*values, job]).fetchall())
 
 
-def _table_and_state(tx: Tx, job: bytes) -> tuple[str, State] | None:
+def table_and_state(tx: Tx, job: bytes) -> tuple[str, State] | None:
     for table in TABLES:
         found = tx.cursor.execute(f"select state from {tx.sql.prefix}{table} where id = ?", (job,)).fetchall()
         if found:
@@ -192,32 +192,39 @@ def _reprioritise(tx: Tx, target: ActionTarget) -> None:
 
 
 def _retry(tx: Tx, target: ActionTarget) -> bytes | None:
-    """Start a new epoch in the home lane of the job. The token goes on and the last owner stays readable.
+    """Start a new epoch. Returns the job that holds the unique key, if another job does."""
+    holder = retake_key(tx, target.job)
+    if holder is None:
+        enter_ready(tx, *revive(tx, target.job, target.table))
+    return holder
 
-    Returns the job that holds its unique key, if another job does.
+
+def revive(tx: Tx, job: bytes, table: str, flags: int = 0) -> tuple[str, Placement, int]:
+    """Make an ended job ready, in a new epoch and its home lane. The token goes on and the last owner stays readable.
+
+    Returns its queue, its placement and its seq.
     """
-    job, table = target.job, target.table
-    holder = retake_key(tx, job)
-    if holder is not None:
-        return holder
     queue, lane, task, priority, buckets = tx.all("ended_job_" + table, (job,))[0]
     lane, seq = home_of(lane, buckets), tx.next_seq()
     values = {
-        "id": job, "lane": lane, "seq": seq, "flags": _flags_of_retry(tx, job, buckets), "now": tx.now,
-        "counted": is_counted(tx, queue),
+        "id": job, "lane": lane, "seq": seq, "flags": flags | _flags_of_retry(tx, job, buckets),
+        "counted": is_counted(tx, queue) and not flags & FLAG_JOIN,
     }  # fmt: skip
     tx.run("revive_" + table, values)
     tx.run("drop_" + table, (job,))
     tx.run("drop_progress", (job,))
     tx.run("drop_items", (job,))
-    enter_ready(tx, queue, Placement(lane, task, priority, 0, buckets), seq)
-    return None
+    return queue, Placement(lane, task, priority, 0, buckets), seq
 
 
 def _flags_of_retry(tx: Tx, job: bytes, buckets: str | None) -> int:
-    flags = flags_of_limits(read_buckets(buckets))
-    flags |= flags_of_follow_ups([state for (state,) in tx.all("followed_states", (job,))])
-    return flags | (FLAG_DEPENDENCY if tx.all("has_dependency_mark", (job,))[0][0] else 0)
+    """The flags of its limits, of its follow-up jobs, and of children that still wait for a dead parent."""
+    flags = flags_of_limits(read_buckets(buckets)) | (FLAG_HAS_CHILDREN if tx.all("has_children", (job,)) else 0)
+    return flags | flags_of_follow_ups([state for (state,) in tx.all("followed_states", (job,))])
+
+
+def is_join(tx: Tx, job: bytes) -> bool:
+    return bool(tx.all("join_died", (job,)))
 
 
 def _delete(tx: Tx, target: ActionTarget) -> None:
@@ -239,18 +246,43 @@ _ACTIONS: dict[Action, Callable[[Tx, ActionTarget], bytes | None]] = {
 def _delete_waiting(tx: Tx, job: bytes) -> None:
     """Delete a live job. For its children it is a parent that did not succeed."""
     flags = tx.all("waiting_job", (job,))[0][3]
+    parent = EndedParent.of(tx, job, flags, State.CANCELLED, None)
     tx.run("open_lane_of_job", (job,))
     tx.run("delete_job", (job,))
     tx.run("drop_edges_of_child", (job,))
     if flags & FLAG_HAS_CHILDREN:
-        resolve_children(tx, job, succeeded=False)
+        resolve(tx, [parent])
     _delete_beside(tx, job)
+    if flags & FLAG_JOIN:
+        _delete_join(tx, job)
 
 
 def delete_ended(tx: Tx, job: bytes, table: str) -> None:
-    """Delete an ended job and everything that is kept beside it."""
+    """Delete an ended job and everything that is kept beside it. Children wait for no retry of a dead job any more."""
     tx.run("drop_" + table, (job,))
     _delete_beside(tx, job)
+    if table == "dead":
+        resolve(tx, [EndedParent(job, State.CANCELLED)])
+    else:
+        _delete_join(tx, job)
+
+
+def delete_if_ended(tx: Tx, job: bytes) -> bool:
+    """Delete a job of a flow. False if it is live."""
+    found = table_and_state(tx, job)
+    if found is None:
+        tx.run("drop_marks", (job,))
+    elif found[1] not in FINAL:
+        return False
+    else:
+        delete_ended(tx, job, found[0])
+    return True
+
+
+def _delete_join(tx: Tx, job: bytes) -> None:
+    """Delete what is kept of a join, and let a promotion delete its flow. Nothing if the job is no join."""
+    if tx.run("drop_join", (job,)):
+        sweep_flow(tx, job, deleted=True)
 
 
 def _delete_beside(tx: Tx, job: bytes) -> None:

@@ -18,6 +18,7 @@ from mainspring.stores.sqlite.limits.buckets import Capacities
 from mainspring.stores.sqlite.limits.waiting import settle_released
 
 from .actions import SLICE_SECONDS, delete_ended
+from .finish import flow_mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +57,8 @@ class PrunableJob(NamedTuple):
     table: str
     job: bytes
     finished: int
+    root: bytes | None = None
+    """The root of the flow that is deleted with all of its jobs, this one among them."""
 
 
 def find_prunable(tx: Tx, retention: Retention, limit: int) -> list[PrunableJob]:
@@ -68,8 +71,17 @@ def find_prunable(tx: Tx, retention: Retention, limit: int) -> list[PrunableJob]
     found: list[PrunableJob] = []
     for name, table, before in horizons:
         rows = tx.all(name, {"before": before, "now": tx.now, "limit": max(limit - len(found), 0)})
-        found += [PrunableJob(table, job, finished) for job, finished in rows]
-    return found
+        for job, finished, is_join in rows:
+            found += _find_flow(tx, job, limit - len(found)) if is_join else ()
+            found.append(PrunableJob(table, job, finished, job if is_join else None))
+    return found[:limit]
+
+
+def _find_flow(tx: Tx, root: bytes, limit: int) -> list[PrunableJob]:
+    """The first jobs of the flow that ends with this join, if any: they are deleted before it."""
+    values = {"mark": flow_mark(root), "root": root, "now": tx.now, "limit": max(limit, 0)}
+    rows = tx.all("prunable_of_flow", values)
+    return [PrunableJob("dead" if is_dead else "finished", job, ended, root) for job, ended, is_dead in rows]
 
 
 def _horizon(tx: Tx, table: str, keep: int, count: int, retention: Retention) -> int:
@@ -90,14 +102,24 @@ def _delete_jobs(tx: Tx, jobs: Sequence[PrunableJob]) -> tuple[int, int]:
     """Delete the first of these jobs, for about 2 ms. Returns how many were looked at, and how many deleted."""
     until = time.perf_counter() + SLICE_SECONDS
     looked = deleted = 0
-    for table, job, finished in jobs:
+    for table, job, finished, root in jobs:
         looked += 1
-        if tx.first("ended_then_" + table, (job, finished)):
+        if tx.first("ended_then_" + table, (job, finished)) and _may_go(tx, job, root):
             delete_ended(tx, job, table)
             deleted += 1
         if time.perf_counter() > until:
             break
     return looked, deleted
+
+
+def _may_go(tx: Tx, job: bytes, root: bytes | None) -> bool:
+    """The root of a flow stays while the flow has other jobs."""
+    if root is None:
+        return True
+    if job == root:
+        return not tx.all("flow_has_jobs", (flow_mark(root), root))
+    tx.run("set_pruning", (root,))
+    return True
 
 
 # ---- everything else ---------------------------------------------------------------------------------------

@@ -46,10 +46,11 @@ def attempts(tx: Tx, job: bytes) -> list[AttemptRow]:
             worker=worker,
             started=started,
             ended=ended,
+            ran=ran,
             outcome=Outcome(outcome),
             error=error,
         )
-        for token, epoch, attempt, worker, started, ended, outcome, error in tx.all("attempts", (job,))
+        for token, epoch, attempt, worker, started, ended, ran, outcome, error in tx.all("attempts", (job,))
     ]
 
 

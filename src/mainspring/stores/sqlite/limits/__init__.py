@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from mainspring.breakers.counting import breaker_row
 from mainspring.breakers.records import is_breaker
 from mainspring.limits.records import Bucket, BucketRow, Limit, LimitRow
 
@@ -114,7 +115,7 @@ def _row(tx: Tx, capacities: Capacities, bucket: Bucket) -> BucketRow:
         used=_used(tx, capacity, bucket.name),
         next_at=None if capacity.fits(bucket.cost) else capacity.fits_at(bucket.cost),
         holders=tuple(job for job, _ in jobs),
-        breaker=capacity.breaker if isinstance(capacity, BreakerCapacity) else None,
+        breaker=breaker_row(capacity.stored) if isinstance(capacity, BreakerCapacity) else None,
     )
 
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainspring.breakers.records import FOREVER, BreakerRow
-from mainspring.jobs.lanes import limit_label, limits_in
+from mainspring.breakers.records import FOREVER, StoredBreaker
 from mainspring.limits.records import PLENTIFUL
-from mainspring.stores.sqlite.breakers import BREAKER, BreakerState
+from mainspring.stores.sqlite.breakers import BREAKER, read_breaker
+from mainspring.stores.sqlite.lanes import names_of
 
 if TYPE_CHECKING:
     from mainspring.stores.sqlite.driver.transaction import Tx
@@ -25,7 +25,7 @@ class RunningJobs:
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
-        self._lanes: list[tuple[str, int]] | None = None
+        self._lanes: list[tuple[str, int, str]] | None = None
 
     def lanes(self, bucket: str) -> list[tuple[str, int]]:
         """The lanes that name this bucket, with the number of running jobs; none for a bucket with a key."""
@@ -33,8 +33,7 @@ class RunningJobs:
             return []
         if self._lanes is None:
             self._lanes = self._tx.all("running_by_lane")
-        label = limit_label(bucket)
-        return [(lane, n) for lane, n in self._lanes if label in limits_in(lane)]
+        return [(lane, n) for lane, n, buckets in self._lanes if bucket in names_of(buckets)]
 
     def count(self, bucket: str) -> int:
         return sum(n for _, n in self.lanes(bucket))
@@ -69,13 +68,9 @@ class BucketCapacity:
     def fits(self, cost: int) -> bool:  # noqa: ARG002  # here and below: for the kinds that count
         return True
 
-    def is_plentiful(self, cost: int) -> bool:
-        """Whether the bucket is still plentiful after a start of this cost."""
-        return self.headroom() >= cost
-
     def headroom(self) -> int:
-        """How much can be used before the bucket is scarce."""
-        return self.available() - max(self.size // 2, PLENTIFUL)
+        """How much jobs claimed ahead of a free slot may use: the bucket stays plentiful."""
+        return max(self.available() - max(self.size // 2, PLENTIFUL), 0)
 
     def take(self, cost: int, n: int = 1) -> None:
         """Record ``n`` starts at this cost."""
@@ -126,11 +121,10 @@ class BreakerCapacity(BucketCapacity):
 
     def __init__(self, tx: Tx, name: str, limit: CurrentLimit, running: RunningJobs) -> None:
         super().__init__(tx, name, limit, running)
-        self._span = limit.span if limit.share else 0
-        self._state = BreakerState.read(tx, name)
-        self._used = self._taken = 0
-        if self._state is not None and self._state.is_half_open(tx.now):
-            values = (name, tx.now, self._state.until, running.lane_names(name))
+        self.stored = read_breaker(tx, name) or StoredBreaker(tx.now, name)
+        self._used = 0
+        if 0 < self.stored.until <= tx.now:
+            values = (name, tx.now, self.stored.until, running.lane_names(name))
             probes, holders, self.first_expiry = tx.all("probes_used", values)[0]
             self._used = probes + holders
 
@@ -138,30 +132,16 @@ class BreakerCapacity(BucketCapacity):
     def used(self) -> int:
         return self._used
 
-    @property
-    def breaker(self) -> BreakerRow:
-        return (self._state or BreakerState(self._name)).row(self._tx.now, self._span)
-
     def available(self) -> int:
-        if self._state is None or not self._state.until:
+        if not self.stored.until:
             return UNLIMITED
-        return max(self.size - self._used, 0) if self._state.until <= self._tx.now else 0
+        return max(self.size - self._used, 0) if self.stored.until <= self._tx.now else 0
 
     def fits(self, cost: int) -> bool:  # noqa: ARG002
         return self.available() > 0
 
     def take(self, cost: int, n: int = 1) -> None:  # noqa: ARG002
         self._used += n
-        self._taken += n
 
     def fits_at(self, cost: int) -> int | None:  # noqa: ARG002
-        until = 0 if self._state is None else self._state.until
-        return until if self._tx.now < until < FOREVER else None
-
-    def write(self) -> None:
-        """Record the first probe of a half open breaker."""
-        state = self._state
-        if self._taken and state is not None and state.is_half_open(self._tx.now) and not state.half:
-            state.half = True
-            state.write(self._tx)
-            self._tx.changed_breakers.append(state.row(self._tx.now))
+        return self.stored.until if self._tx.now < self.stored.until < FOREVER else None

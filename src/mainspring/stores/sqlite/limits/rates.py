@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RateCapacity(BucketCapacity):
-    """A limit that counts starts. It is always scarce: a job that is claimed ahead of a free slot would start in
+    """A limit that counts starts. It is never plentiful: a job that is claimed ahead of a free slot would start in
     another window than the one it counts in."""
 
     counts_cost = True

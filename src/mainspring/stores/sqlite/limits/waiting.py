@@ -3,8 +3,7 @@
 The rule: if a bucket has capacity for n more starts, then in each lane set that names it at least n lanes are open, or
 no lane is parked on it. So a function that releases capacity opens lanes, and a claim that removes an open lane without
 using its capacity opens another (``claim/keyed.py``). Lanes are opened in each lane set, because it may be that no
-worker asks for the lanes of another set. The first lanes by priority and the first by age are opened, because a claim
-may ask for either.
+worker asks for the lanes of another set. The first lanes by their order keys are opened.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from mainspring.breakers.records import is_breaker
-from mainspring.stores.sqlite.breakers import apply_reports, wake_waiting_queues
-from mainspring.stores.sqlite.lanes import costs_of, names_of, queue_of, read_buckets
+from mainspring.jobs.records import order_key
+from mainspring.stores.sqlite.breakers import wake_freed_probes, wake_waiting_queues
+from mainspring.stores.sqlite.lanes import costs_of, names_of, read_buckets
 from mainspring.stores.sqlite.rows import limit_name
 
 from .buckets import Capacities
@@ -41,8 +41,10 @@ class ParkedLane(NamedTuple):
     rank: int
     seq: int
     lane: str
+    queue: str
     buckets: str
     vtime: float | None
+    step: float | None
 
 
 # ---- jobs and holders leave their buckets ----------------------------------------------------------------
@@ -80,8 +82,8 @@ def correct_costs(tx: Tx, costs: Mapping[str, int], spent: Sequence[tuple[str, i
 
 
 def settle_released(tx: Tx, capacities: Capacities) -> None:
-    """Apply the reports to breakers, and wake or open what waits for the buckets that were released."""
-    apply_reports(tx, capacities.limit_of)
+    """Wake or open what waits for the buckets that were released."""
+    wake_freed_probes(tx)
     for name in _buckets_with_waiting(tx):
         limit = capacities.limit_of(name)
         if limit is None or limit.kind == CONCURRENCY:  # the end of a job gives no start of a rate back
@@ -132,7 +134,7 @@ def _open_in_each_set(tx: Tx, bucket: str, found: list[ParkedLane], n: int) -> N
 
 
 def first_parked(tx: Tx, bucket: str, lane_set: str, n: int) -> list[ParkedLane]:
-    """The first ``n`` lanes by priority and the first ``n`` by age of a lane set that are parked on the bucket."""
+    """The first ``n`` lanes of a lane set that are parked on the bucket."""
     found: list[ParkedLane] = []
     rank = BELOW_ALL_RANKS
     while following := tx.first("next_parked_rank", (bucket, lane_set, rank)):
@@ -142,17 +144,16 @@ def first_parked(tx: Tx, bucket: str, lane_set: str, n: int) -> list[ParkedLane]
 
 
 def _first(rows: list[ParkedLane], n: int) -> list[ParkedLane]:
-    by_age = sorted(rows, key=lambda row: row.seq)[:n]
-    return list(dict.fromkeys(rows[:n] + by_age))
+    return sorted(rows, key=lambda row: (order_key(row.seq, -row.rank), row.lane))[:n]
 
 
 def _open_rows(tx: Tx, rows: Iterable[ParkedLane]) -> None:
-    _open(tx, [(row.lane, row.rank) for row in rows])
+    _open(tx, [(row.lane, row.rank, row.queue) for row in rows])
 
 
-def _open(tx: Tx, lanes: Sequence[tuple[str, int]]) -> None:
-    tx.cursor.executemany(tx.sql["open_lane"], lanes)
-    tx.woken.update(queue_of(lane) for lane, _ in lanes)
+def _open(tx: Tx, lanes: Sequence[tuple[str, int, str]]) -> None:
+    tx.cursor.executemany(tx.sql["open_lane"], [(lane, rank) for lane, rank, _ in lanes])
+    tx.woken.update(queue for _, _, queue in lanes)
 
 
 def open_due_lanes(tx: Tx, lane_set: str) -> None:

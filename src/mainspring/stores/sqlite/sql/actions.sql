@@ -34,23 +34,27 @@ not exists (
     )
 )
 
+-- name: is_no_join
+-- a condition, not a statement: the job `id` is no join
+not exists (select 1 from {t}joins where job = id)
+
 -- name: revive_finished
--- succeeded | cancelled -> ready, in a new epoch
+-- succeeded | cancelled -> ready, in a new epoch that cannot expire
 insert into {t}jobs
-    (id, state, queue, lane, task, priority, seq, token, worker, epoch, crash_limit, early, enqueued, expires, flags,
-     buckets, keep, record, counted)
+    (id, state, queue, lane, task, priority, seq, token, worker, epoch, crash_limit, early, enqueued, flags, buckets,
+     keep, record, counted)
 select id, {READY}, queue, :lane, task, priority, case when seq < 0 then -:seq else :seq end, token, worker, epoch + 1,
-    crash_limit, early, enqueued, case when expires > :now then expires end, :flags, buckets, keep, record, :counted
+    crash_limit, early, enqueued, :flags, buckets, keep, record, :counted
 from {t}finished
 where id = :id
 
 -- name: revive_dead
--- dead -> ready, in a new epoch
+-- dead -> ready, in a new epoch that cannot expire
 insert into {t}jobs
-    (id, state, queue, lane, task, priority, seq, token, worker, epoch, crash_limit, early, enqueued, expires, flags,
-     buckets, keep, record, counted)
+    (id, state, queue, lane, task, priority, seq, token, worker, epoch, crash_limit, early, enqueued, flags, buckets,
+     keep, record, counted)
 select id, {READY}, queue, :lane, task, priority, case when seq < 0 then -:seq else :seq end, token, worker, epoch + 1,
-    crash_limit, early, enqueued, case when expires > :now then expires end, :flags, buckets, keep, record, :counted
+    crash_limit, early, enqueued, :flags, buckets, keep, record, :counted
 from {t}dead
 where id = :id
 

@@ -1,29 +1,13 @@
 -- claim: ready -> running
--- The statements *_heads return the first jobs of a lane; *_with_costs return the buckets of each job as well, for limits
+-- The index of ready jobs has the jobs of a lane at one priority in a row; see order_key() in mainspring/jobs/records.py
+-- for the order between priorities. The statements *_with_costs return the buckets of each job as well, for limits
 -- where the cost of a start matters.
 
--- name: heads
--- lane, now, how many: the first jobs of a lane, by priority and seq
-select priority, seq, id
-from {t}jobs
-where state = {READY} and lane = ?1 and (expires is null or expires > ?2)
-order by priority desc, seq
-limit ?3
-
--- name: heads_with_costs
-select priority, seq, id, buckets
-from {t}jobs
-where state = {READY} and lane = ?1 and (expires is null or expires > ?2)
-order by priority desc, seq
-limit ?3
-
--- name: head_buckets
--- lane, now, how many: the buckets of the first jobs of a lane
-select buckets
-from {t}jobs
-where state = {READY} and lane = ?1 and (expires is null or expires > ?2)
-order by priority desc, seq
-limit ?3
+-- name: priorities
+-- lane: the highest and the lowest priority in use in a lane
+select
+    (select priority from {t}jobs where state = {READY} and lane = ?1 order by priority desc limit 1),
+    (select priority from {t}jobs where state = {READY} and lane = ?1 order by priority limit 1)
 
 -- name: next_priority
 -- lane, priority: the next lower priority in use in a lane
@@ -33,45 +17,38 @@ where state = {READY} and lane = ?1 and priority < ?2
 order by priority desc
 limit 1
 
--- name: priority_heads
--- lane, now, how many, priority
-select priority, seq, id
-from {t}jobs
-where state = {READY} and lane = ?1 and priority = ?4 and (expires is null or expires > ?2)
-order by seq
-limit ?3
-
--- name: priority_heads_with_costs
-select priority, seq, id, buckets
-from {t}jobs
-where state = {READY} and lane = ?1 and priority = ?4 and (expires is null or expires > ?2)
-order by seq
-limit ?3
-
--- name: next_heads
--- lane, now, how many, priority, seq: the jobs behind a seq
+-- name: heads
+-- lane, now, how many, priority, seq: the jobs of a lane at one priority behind a seq
 select priority, seq, id
 from {t}jobs
 where state = {READY} and lane = ?1 and priority = ?4 and seq > ?5 and (expires is null or expires > ?2)
 order by seq
 limit ?3
 
--- name: next_heads_with_costs
+-- name: heads_with_costs
 select priority, seq, id, buckets
 from {t}jobs
 where state = {READY} and lane = ?1 and priority = ?4 and seq > ?5 and (expires is null or expires > ?2)
+order by seq
+limit ?3
+
+-- name: head_buckets
+-- lane, now, how many, priority: the buckets of the first jobs of a lane at one priority
+select buckets
+from {t}jobs
+where state = {READY} and lane = ?1 and priority = ?4 and (expires is null or expires > ?2)
 order by seq
 limit ?3
 
 -- name: claim
--- lane, now, how many, worker, turn: claim the first jobs of one lane without a look at each
+-- lane, now, how many, worker, turn, priority: claim the first jobs of one lane at one priority without a look at each
 update {t}jobs
 set state = {RUNNING}, worker = ?4, turn = ?5, attempt = attempt + 1, token = max(token + 1, ?2), started = ?2
 where id in (
     select id
     from {t}jobs
-    where state = {READY} and lane = ?1 and (expires is null or expires > ?2)
-    order by priority desc, seq
+    where state = {READY} and lane = ?1 and priority = ?6 and (expires is null or expires > ?2)
+    order by seq
     limit ?3
 )
 returning id, token, task, queue, lane, priority, attempt, epoch, crashes, early, enqueued, expires, record, turn, seq, flags

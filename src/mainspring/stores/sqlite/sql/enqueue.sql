@@ -2,8 +2,9 @@
 -- The statement enqueue inserts jobs that wait for no other job: one row of parameters for each job.
 
 -- name: next_seq
+-- now, how many: the counter follows the clock, and never goes back
 update {t}counters
-set value = value + ?
+set value = max(value, ?) + ?
 where name = 'seq'
 returning value
 
@@ -11,6 +12,12 @@ returning value
 insert or ignore into {t}jobs
     (id, state, queue, lane, task, priority, seq, due, expires, crash_limit, early, enqueued, flags, buckets, record)
 values {rows:15}
+
+-- name: enqueue_alike
+-- jobs that differ only in id, seq and record: the other values are sent once
+insert or ignore into {t}jobs
+    (state, queue, lane, task, priority, due, expires, crash_limit, early, enqueued, flags, buckets, id, seq, record)
+select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, column1, column2, column3 from (values {rows:3})
 
 -- name: set_keep
 update {t}jobs set keep = ? where id = ?
@@ -38,12 +45,22 @@ select 1 from {t}retried_batches where batch = ?
 insert or ignore into {t}retried_batches (batch, at) values (?, ?)
 
 -- name: parent_state
--- no row: the parent exists nowhere
-select {PARENT_LIVE} from {t}jobs where id = :id
+-- the state and the reason, and whether it or one of its members is dead. No row: the parent exists nowhere
+select state, null, flags & {FLAG_JOIN} and exists (select 1 from {t}joins where job = :id and dead > 0)
+from {t}jobs
+where id = :id
 union all
-select case when state = {SUCCEEDED} then {PARENT_SUCCEEDED} else {PARENT_FAILED} end from {t}finished where id = :id
+select state, reason, exists (select 1 from {t}joins where job = :id and dead > 0) from {t}finished where id = :id
 union all
-select {PARENT_FAILED} from {t}dead where id = :id
+select state, reason, 1 from {t}dead where id = :id
+
+-- name: waiting_child
+-- a blocked job: its flags, and whether it is an open join
+select flags, coalesce((select open from {t}joins where job = :id), 0) from {t}jobs where id = :id and state = {BLOCKED}
+
+-- name: wait_for_more
+-- the blocked job waits for more parents
+update {t}jobs set deps = deps + ? where id = ?
 
 -- name: add_edge
 insert or ignore into {t}edges (parent, child, policy) values (:parent, :child, :policy)

@@ -24,9 +24,17 @@ update {t}limits set override = ? where name = ?
 delete from {t}limits where name = ?
 
 -- name: running_by_lane
--- the number of running jobs by lane, of jobs that name unkeyed limits only
-select lane, count(*)
-from {t}jobs indexed by {t}jobs_unkeyed
+-- the number of running jobs by lane, of jobs that name unkeyed limits only, and the buckets of one of them: the jobs of a
+-- lane name the same buckets
+select
+    lane, count(*),
+    (
+        select buckets
+        from {t}jobs indexed by {t}jobs_unkeyed
+        where {t}jobs.lane = running.lane and state = {RUNNING} and flags & {FLAG_UNKEYED_ONLY}
+        limit 1
+    )
+from {t}jobs as running indexed by {t}jobs_unkeyed
 where state = {RUNNING} and flags & {FLAG_UNKEYED_ONLY}
 group by lane
 

@@ -4,10 +4,11 @@
 select finished from {t}finished where drop_at is null order by finished desc limit 1 offset ?
 
 -- name: last_kept_dead
-select finished from {t}dead order by finished desc limit 1 offset ?
+select finished from {t}dead where keep is not {FLOW_KEEP} order by finished desc limit 1 offset ?
 
 -- name: prunable_by_keep
-select id, finished
+-- is_join: whether other jobs may have to be deleted before. The root of a flow with a live job stays
+select id, finished, exists (select 1 from {t}joins where job = id) as is_join
 from {t}finished
 where drop_at <= :before
     and not exists (
@@ -19,11 +20,21 @@ where drop_at <= :before
             or u.mode = {KEY_THROTTLE} and {t}finished.started + u.span > :now
         )
     )
+    and not exists (
+        select 1
+        from {t}joins as g
+        where g.job = {t}finished.id and g.pruning = 0 and exists (
+            select 1
+            from {t}marks as m
+            cross join {t}jobs as j
+            where m.mark = {FLOW_MARK} || lower(hex({t}finished.id)) and j.id = m.job
+        )
+    )
 order by drop_at
 limit :limit
 
 -- name: prunable_finished
-select id, finished
+select id, finished, exists (select 1 from {t}joins where job = id) as is_join
 from {t}finished
 where finished < :before
     and drop_at is null
@@ -36,13 +47,24 @@ where finished < :before
             or u.mode = {KEY_THROTTLE} and {t}finished.started + u.span > :now
         )
     )
+    and not exists (
+        select 1
+        from {t}joins as g
+        where g.job = {t}finished.id and g.pruning = 0 and exists (
+            select 1
+            from {t}marks as m
+            cross join {t}jobs as j
+            where m.mark = {FLOW_MARK} || lower(hex({t}finished.id)) and j.id = m.job
+        )
+    )
 order by finished
 limit :limit
 
 -- name: prunable_dead
-select id, finished
+select id, finished, 0 as is_join
 from {t}dead
 where finished < :before
+    and keep is not {FLOW_KEEP}
     and not exists (
         select 1
         from {t}unique_keys as u
@@ -54,6 +76,30 @@ where finished < :before
     )
 order by finished
 limit :limit
+
+-- name: prunable_of_flow
+-- the ended jobs of a flow that hold no unique key any more, except its root, and whether each is dead
+select m.job, coalesce(f.finished, d.finished), d.id is not null
+from {t}marks as m
+left join {t}finished as f on f.id = m.job
+left join {t}dead as d on d.id = m.job
+where m.mark = :mark
+    and m.job <> :root
+    and coalesce(f.id, d.id) is not null
+    and not exists (
+        select 1
+        from {t}unique_keys as u
+        where u.job = m.job and u.holds = 1 and (
+            u.window_end > :now
+            or u.mode = {KEY_KEEP} and f.state = {SUCCEEDED} and f.finished + u.span > :now
+            or u.mode = {KEY_THROTTLE} and coalesce(f.started, d.started) + u.span > :now
+        )
+    )
+order by m.job
+limit :limit
+
+-- name: set_pruning
+update {t}joins set pruning = 1 where job = ? and pruning = 0
 
 -- name: ended_then_finished
 select 1 from {t}finished where id = ? and finished = ?

@@ -3,7 +3,7 @@
 
 -- name: find_jobs
 select id, state, null, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker, seq,
-    enqueued, due, expires, started, null, deps, cancel_order is not null,
+    enqueued, due, expires, started, null, null, deps, cancel_order is not null,
     (select data from {t}progress where job = id), null, null, null, record, buckets
 from {lead}{t}jobs
 where {where}
@@ -12,8 +12,8 @@ limit ?
 
 -- name: find_finished
 select id, state, reason, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker, seq,
-    enqueued, null, expires, started, finished, 0, 0,
-    (select data from {t}progress where job = id), result, error, note, record, null
+    enqueued, null, expires, started, finished, ran, 0, 0,
+    (select data from {t}progress where job = id), result, error, note, record, buckets
 from {lead}{t}finished
 where {where}
 order by {key} desc
@@ -21,8 +21,8 @@ limit ?
 
 -- name: find_dead
 select id, state, reason, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker, seq,
-    enqueued, null, expires, started, finished, 0, 0,
-    (select data from {t}progress where job = id), result, error, note, record, null
+    enqueued, null, expires, started, finished, ran, 0, 0,
+    (select data from {t}progress where job = id), result, error, note, record, buckets
 from {lead}{t}dead
 where {where}
 order by {key} desc
@@ -40,8 +40,10 @@ select {READY}, count(*) from {t}jobs where state = {READY}
 select {RUNNING}, count(*) from {t}jobs where state = {RUNNING}
 
 -- name: count_blocked
--- a blocked job is the child of at least one edge
-select {BLOCKED}, count(distinct child) from {t}edges
+-- a blocked job is the child of at least one edge, or an open join
+select {BLOCKED}, (select count(distinct child) from {t}edges) + (
+    select count(*) from {t}joins where open = 1 and not exists (select 1 from {t}edges where child = job)
+)
 
 -- name: count_later
 -- "indexed by": with old statistics, or none, the planner would walk every job

@@ -36,7 +36,7 @@ update {t}queues set disabled = null, disabled_at = 0, disabled_by = '' where na
 update {t}jobs set counted = 1 where id = ?
 
 -- name: uncounted_jobs
-select id from {t}jobs where queue = ? and counted = 0 and id > ? order by id limit ?
+select id from {t}jobs where queue = ? and counted = 0 and flags & {FLAG_JOIN} = 0 and id > ? order by id limit ?
 
 -- name: depth
 -- how many counted jobs of a queue wait, and when the first of them was enqueued

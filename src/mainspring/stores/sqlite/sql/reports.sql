@@ -24,7 +24,7 @@ delete from {t}logs where job = ? and n <= ?
 insert or replace into {t}items (job, n, data) values (?, ?, ?)
 
 -- name: attempts
-select token, epoch, attempt, worker, started, ended, outcome, error from {t}attempts where job = ? order by token
+select token, epoch, attempt, worker, started, ended, ran, outcome, error from {t}attempts where job = ? order by token
 
 -- name: logs
 select at, level, text, n from {t}logs where job = ? and n > ? order by n

@@ -71,6 +71,7 @@ create table {t}finished (
     expires integer,
     started integer,
     finished integer not null,
+    ran integer,
     buckets text,
     note text,
     result blob check (typeof(result) in ('blob', 'null')),
@@ -103,6 +104,7 @@ create table {t}dead (
     expires integer,
     started integer,
     finished integer not null,
+    ran integer,
     buckets text,
     note text,
     result blob check (typeof(result) in ('blob', 'null')),
@@ -120,6 +122,7 @@ create table {t}attempts (
     worker text not null,
     started integer not null,
     ended integer not null,
+    ran integer,
     outcome text not null,
     acked integer not null,
     error blob check (typeof(error) in ('blob', 'null')),
@@ -313,16 +316,18 @@ drop table {t}lanes;
 
 -- lanes with keys, a row for each priority (rank: its negative). seq: no job of the lane has a lower one.
 -- parked_on: empty for an open lane, else the bucket without capacity. recheck_at: when to open the lane whatever happens.
--- vtime: of fair keys, the virtual time of the next claim
+-- vtime: of fair keys, the virtual time of the next claim. step: by how much a claim puts it back, one over the weight
 create table {t}lanes (
     lane text not null,
     rank integer not null,
     lane_set text not null,
+    queue text not null,
     seq integer not null,
     buckets text not null,
     parked_on text not null default '',
     recheck_at integer,
     vtime real,
+    step real,
     primary key (lane, rank)
 ) without rowid;
 
@@ -396,17 +401,14 @@ alter table {t}queues add column given text;
 alter table {t}jobs add column counted integer not null default 0;
 create index {t}jobs_counted on {t}jobs (queue, enqueued, id, counted, state) where counted = 1 and state <> {RUNNING};
 
--- breakers that are open or have failures to remember. until: 0 while the breaker is closed
+-- breakers that have counted something. rev: the number of the row, which a writer must know to exchange the row. until:
+-- 0 while the breaker is closed. doc: what mainspring/breakers/counting.py keeps there
 create table {t}breakers (
     name text not null primary key,
-    failures integer not null,
-    calls integer not null,
+    rev integer not null,
     until integer not null,
     opened integer not null,
-    half integer not null,
-    tripped integer not null,
-    error text not null,
-    counts text not null
+    doc text not null
 ) without rowid
 
 -- name: migration_5
@@ -429,28 +431,6 @@ create table {t}schedule_runs (
     primary key (schedule, at)
 ) without rowid;
 
--- names that wait for other names, by the dependency marks of their jobs. released: the job that was released last, and its
--- token at that moment
-create table {t}dependents (
-    name text not null primary key,
-    released blob,
-    token integer not null default 0
-) without rowid;
-
--- noted: a job of `after` has succeeded since the last start of the dependent
-create table {t}dependencies (
-    dependent text not null,
-    after text not null,
-    noted integer not null default 0,
-    primary key (dependent, after)
-) without rowid;
-
-create index {t}dependencies_after on {t}dependencies (after, dependent);
-
--- a job that waits for dependencies is the child of its own name, which is no job. place: its order among the waiting jobs
-alter table {t}edges add column place integer;
-create index {t}edges_waiting on {t}edges (parent, place) where place is not null;
-
 -- fencing tokens of holders, the moment since when they hold, and their info. fencing_tokens: the last token of each bucket
 alter table {t}holders add column token integer not null default 0;
 alter table {t}holders add column since integer not null default 0;
@@ -459,4 +439,108 @@ create table {t}fencing_tokens (
     bucket text not null primary key,
     token integer not null
 ) without rowid;
-create index {t}fencing_tokens_token on {t}fencing_tokens (token)
+create index {t}fencing_tokens_token on {t}fencing_tokens (token);
+
+-- which worker leads a service of the fleet, and until when
+create table {t}leads (
+    service text not null primary key,
+    worker text not null,
+    until integer not null
+) without rowid
+
+-- name: migration_6
+-- joins: jobs that end with their members, for as long as the job is kept. pruning: its flow is being deleted
+create table {t}joins (
+    job blob not null primary key,
+    open integer not null,
+    lenient integer not null,
+    total integer not null default 0,
+    succeeded integer not null default 0,
+    dead integer not null default 0,
+    cancelled integer not null default 0,
+    bypassed integer not null default 0,
+    pruning integer not null default 0
+) without rowid;
+
+create index {t}joins_open on {t}joins (job) where open = 1;
+
+-- ended joins with children that promote resolves, and how they ended. died: a member was dead
+create table {t}releasing (
+    job blob not null primary key,
+    state text not null,
+    reason text,
+    died integer not null
+) without rowid;
+
+-- flows whose root was cancelled or deleted: promote cancels or deletes their jobs. at: when to go on. last: the last job that
+-- was looked at. found: whether this walk over the jobs has changed one
+create table {t}swept (
+    root blob not null primary key,
+    deleted integer not null,
+    at integer not null,
+    last blob not null default x'',
+    found integer not null default 0
+) without rowid;
+
+create index {t}swept_at on {t}swept (at);
+
+-- two checks have more values than before: the policies of edges, and the reasons of cancelled jobs
+create table {t}new_edges (
+    parent blob not null,
+    child blob not null,
+    policy text not null check (policy in ({EDGE_POLICIES})),
+    primary key (parent, child)
+) without rowid;
+
+insert into {t}new_edges (parent, child, policy) select parent, child, policy from {t}edges;
+drop table {t}edges;
+alter table {t}new_edges rename to {t}edges;
+create index {t}edges_child on {t}edges (child);
+
+create table {t}new_finished (
+    id blob not null primary key,
+    state text not null,
+    reason text,
+    task text not null,
+    queue text not null,
+    lane text not null,
+    priority integer not null,
+    attempt integer not null,
+    epoch integer not null,
+    crashes integer not null,
+    crash_limit integer not null,
+    early integer not null,
+    token integer not null,
+    worker text,
+    seq integer not null,
+    enqueued integer not null,
+    expires integer,
+    started integer,
+    finished integer not null,
+    ran integer,
+    drop_at integer,
+    keep integer,
+    buckets text,
+    note text,
+    result blob check (typeof(result) in ('blob', 'null')),
+    error blob check (typeof(error) in ('blob', 'null')),
+    record blob not null,
+    check (
+        (state = {SUCCEEDED} and reason is null) or (state = {CANCELLED} and reason in ({CANCELLED_REASONS}))
+    )
+) without rowid;
+
+insert into {t}new_finished
+    (id, state, reason, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker,
+     seq, enqueued, expires, started, finished, ran, drop_at, keep, buckets, note, result, error, record)
+select
+    id, state, reason, task, queue, lane, priority, attempt, epoch, crashes, crash_limit, early, token, worker,
+    seq, enqueued, expires, started, finished, ran, drop_at, keep, buckets, note, result, error, record
+from {t}finished;
+drop table {t}finished;
+alter table {t}new_finished rename to {t}finished;
+create index {t}finished_age on {t}finished (finished, state, drop_at);
+create index {t}finished_drop on {t}finished (drop_at) where drop_at is not null;
+
+drop index {t}dead_age;
+create index {t}dead_age on {t}dead (finished, state, keep)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
+from mainspring.breakers.counting import BreakerEnd
 from mainspring.breakers.records import BreakerRow
+from mainspring.breakers.swap import count_lost_worker
 from mainspring.common.clock import MovableClock
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.limits.records import Limit
 from mainspring.stores.base import Store
-from mainspring.testing.contract.hands import LANE, Hand, ids, lease
+from mainspring.testing.contract.hands import LANE, SECOND, Hand, ids, lease
 from mainspring.worker.records import Want
 
-from .failures import HALF, NAME, OPEN_FOR, fail, failure, guard, guarded, look, opened, success
+from .failures import HALF, NAME, OPEN_FOR, THRICE, fail, failure, guard, guarded, look, opened, success
 
 __all__ = ["TestBreakersWithShares", "TestProbes"]
 
@@ -49,6 +52,22 @@ class TestProbes:
         await hand.succeed(probe)
         assert await look(store) == BreakerRow(name=NAME)
 
+    async def test_a_token_ahead_of_the_clock_makes_no_probe(self, store: Store, clock: MovableClock) -> None:
+        """The clock was set back after a first claim, so the next token is later than the end of the open breaker."""
+        await guarded(store, 4)
+        hand = await Hand(store).join()
+        clock.advance("1h")
+        (early,) = await hand.take(1)
+        await hand.turn(Ack.returned(lease(early)))
+        clock.set(clock.now() - timedelta(hours=1))
+        claims = await hand.take(4)
+        (again,) = [claim for claim in claims if claim.id == early.id]
+        assert again.token > early.token
+        await fail(hand, *[claim for claim in claims if claim is not again])
+        assert (await look(store)).state == "open"
+        await hand.turn(success(again))
+        assert (await look(store)).state == "open"
+
     async def test_the_success_of_a_probe_closes_the_breaker(
         self, store: Store, second_store: Store, clock: MovableClock
     ) -> None:
@@ -56,10 +75,11 @@ class TestProbes:
         other = await Hand(second_store).join()
         clock.advance("30s")
         said = await hand.turn(wants=[Want((LANE,), 9)])
-        assert [each.state for each in said.breakers] == ["half_open"]
+        await hand.turn()
+        assert [each.state for each in hand.changed] == ["open", "half_open"]
         assert await other.take(9) == ()
-        closing = await hand.turn(success(*said.claims))
-        assert closing.breakers == (BreakerRow(name=NAME),)
+        await hand.turn(success(*said.claims))
+        assert hand.changed[2:] == [BreakerRow(name=NAME)]
         assert len(await other.take(9)) == 9
 
     async def test_the_failure_of_a_probe_opens_the_breaker_again(
@@ -71,8 +91,11 @@ class TestProbes:
         (probe,) = await hand.take(9)
         assert (await other.turn(wants=[Want((LANE,), 9)])).next_at is None
         clock.advance("1s")
-        said = await fail(hand, probe)
-        assert [(each.state, each.until) for each in said.breakers] == [("open", clock.now_us() + OPEN_FOR)]
+        await fail(hand, probe)
+        assert [(each.state, each.until) for each in hand.changed[1:]] == [
+            ("half_open", clock.now_us() - 6 * SECOND),
+            ("open", clock.now_us() + OPEN_FOR),
+        ]
         assert (await other.turn(wants=[Want((LANE,), 9)])).next_at == clock.now_us() + OPEN_FOR
         clock.advance("30s")
         assert len(await other.take(9)) == 1
@@ -84,11 +107,28 @@ class TestProbes:
         hand, other = await opened(store), await Hand(store).join()
         clock.advance("30s")
         assert len(await hand.take(9)) == 1
-        await store.rescue(hand.name, hand.beats, cause)
+        await count_lost_worker(store, await store.rescue(hand.name, hand.beats, cause), cause)
         assert (await look(store)).until == clock.now_us() + OPEN_FOR
         assert await other.take(9) == ()
         clock.advance("30s")
         assert len(await other.take(9)) == 1
+
+    async def test_a_lost_job_from_before_that_probes_already_is_no_failed_probe(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        """Its claim by the lost worker counts, not the new one: it was before the breaker opened."""
+        await guarded(store, 4)
+        lost, hand = await Hand(store).join(), await Hand(store).join()
+        (old,) = await lost.take(1)
+        await fail(hand, *await hand.take(3))
+        clock.advance("30s")
+        rescued = await store.rescue(lost.name, lost.beats, Outcome.LOST)
+        (probe,) = await hand.take(9)
+        assert probe.id == old.id
+        await count_lost_worker(store, rescued, Outcome.LOST)
+        assert (await look(store)).state == "half_open"
+        await hand.succeed(probe)
+        assert (await look(store)).state == "closed"
 
     async def test_a_probe_with_another_end_frees_its_capacity(self, store: Store, clock: MovableClock) -> None:
         hand, other = await opened(store), await Hand(store).join()
@@ -133,7 +173,8 @@ class TestBreakersWithShares:
         await guarded(store, 40, HALF)
         hand = await Hand(store).join()
         claims = await hand.take(20)
-        await hand.turn(*map(failure, claims[:4]), good=[(NAME, 5)])
+        hand.counts.add(BreakerEnd("success", claims[0].token, 5), claims[0].lane)
+        await fail(hand, *claims[:4])
         found = await look(store)
         assert (found.state, found.failures, found.calls) == ("closed", 4, 9)
         await fail(hand, claims[4])
@@ -145,7 +186,8 @@ class TestBreakersWithShares:
         hand, other = await Hand(store).join(), await Hand(second_store).join()
         claims = await hand.take(20)
         await hand.succeed(claims[0])
-        await other.turn(good=[(NAME, 12)])
+        other.counts.add(BreakerEnd("success", claims[0].token, 11), claims[0].lane)
+        await other.turn()
         await fail(hand, *claims[1:12])
         found = await look(store)
         assert (found.state, found.failures, found.calls) == ("closed", 11, 23)
@@ -156,7 +198,8 @@ class TestBreakersWithShares:
         await guarded(store, 40, HALF)
         hand = await Hand(store).join()
         claim, _ = await hand.take(2)
-        await hand.turn(failure(claim), good=[(NAME, 5), ("unknown:breaker", 3)])
+        hand.counts.add(BreakerEnd("success", claim.token, 5), f"{claim.lane},unknown:breaker")
+        await hand.turn(failure(claim))
         await hand.repeat()
         assert (await look(store)).calls == 6
 
@@ -172,6 +215,23 @@ class TestBreakersWithShares:
         await fail(hand, *claims[9:18])
         assert (await look(store)).state == "closed"
         await fail(hand, claims[18])
+        assert (await look(store)).state == "open"
+
+    async def test_counts_of_a_window_are_no_failures_in_a_row(self, store: Store) -> None:
+        """The options were changed from ``rate=`` to ``failures=``."""
+        await guarded(store, 40, HALF)
+        hand = await Hand(store).join()
+        claims = await hand.take(20)
+        await hand.succeed(*claims[:5])
+        await fail(hand, *claims[5:9])
+        assert (await look(store)).failures == 4
+        await store.declare_limits([THRICE])
+        assert (await look(store)) == BreakerRow(name=NAME)
+        other = await Hand(store).join()
+        await fail(other, *await other.take(2))
+        found = await look(store)
+        assert (found.state, found.failures) == ("closed", 2)
+        await fail(other, *await other.take(1))
         assert (await look(store)).state == "open"
 
     async def test_counts_start_again_after_the_breaker_closed(self, store: Store, clock: MovableClock) -> None:

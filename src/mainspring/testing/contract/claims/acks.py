@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from mainspring.common.clock import MovableClock
-from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.common.ids import new_id
+from mainspring.jobs.outcomes import Ack, Lease, Outcome
 from mainspring.jobs.query import Query
+from mainspring.jobs.records import FollowUp
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import (
@@ -31,7 +34,11 @@ __all__ = [
     "TestAckInterrupted",
     "TestAckSnoozed",
     "TestAckSucceeded",
+    "TestRunTime",
 ]
+
+NO_LEASE = Lease(b"", 0)
+"""A test replaces it by the lease of its claim."""
 
 
 @pytest.mark.asyncio
@@ -208,3 +215,81 @@ class TestAckInterrupted:
         await hand.turn(Ack.interrupted(lease(second)))
         assert (await row(store, first)).attempt == 1
         assert (await hand.take_one()).attempt == 2
+
+
+@pytest.mark.asyncio
+class TestRunTime:
+    """The run time of a body comes from its ack. The times of the claim and of the ack are those of the store."""
+
+    @pytest.mark.parametrize(
+        "ack",
+        [
+            Ack.succeeded(NO_LEASE, b"1", run_us=1_234),
+            Ack.succeeded(NO_LEASE, error=ERROR, run_us=1_234),
+            Ack.dead(NO_LEASE, ERROR, Reason.FAILED, run_us=1_234),
+            Ack.cancelled(NO_LEASE, run_us=1_234),
+            Ack.lost_early(NO_LEASE, ERROR, run_us=1_234),
+        ],
+        ids=["succeeded", "succeeded with a note", "dead", "cancelled", "lost early"],
+    )
+    async def test_an_ended_job_has_the_run_time_of_its_last_body(
+        self, store: Store, clock: MovableClock, ack: Ack
+    ) -> None:
+        hand, claim = await running(store)
+        clock.advance("2s")
+        await hand.turn(msgspec.structs.replace(ack, id=claim.id, token=claim.token))
+        found = await row(store, claim)
+        assert (found.ran, found.finished) == (1_234, clock.now_us())
+        assert [each.ran for each in await store.attempts(claim.id)] == ([] if ack.to is State.SUCCEEDED else [1_234])
+
+    async def test_a_success_with_a_follow_up_job_has_its_run_time(self, store: Store) -> None:
+        follow_up = FollowUp(State.SUCCEEDED, job(id=new_id().bytes[:-2] + bytes(2)))
+        hand, claim = await running(store, job(queue="followed", follows=[follow_up]))
+        await hand.turn(Ack.succeeded(lease(claim), run_us=77))
+        assert (await row(store, claim)).ran == 77
+
+    async def test_a_cancel_order_keeps_the_run_time(self, store: Store) -> None:
+        hand, claim = await running(store)
+        await store.act(Action.CANCEL, Query(ids=(claim.id,)))
+        await hand.turn(Ack.succeeded(lease(claim), run_us=77))
+        found = await row(store, claim)
+        assert (found.state, found.ran) == (State.CANCELLED, 77)
+
+    @pytest.mark.parametrize(
+        "ack",
+        [
+            Ack.failed(NO_LEASE, ERROR, retry_in=0, run_us=55),
+            Ack.snoozed(NO_LEASE, delay=1, run_us=55),
+            Ack.interrupted(NO_LEASE, run_us=55),
+        ],
+        ids=["failed", "snoozed", "interrupted"],
+    )
+    async def test_an_attempt_has_its_run_time_and_a_live_job_has_none(self, store: Store, ack: Ack) -> None:
+        hand, claim = await running(store)
+        await hand.turn(msgspec.structs.replace(ack, id=claim.id, token=claim.token))
+        assert (await last_attempt(store, claim)).ran == 55
+        assert (await row(store, claim)).ran is None
+
+    async def test_a_job_that_ended_while_it_waited_has_none(self, store: Store) -> None:
+        """Its last attempt is over: the time until the cancellation is no run time."""
+        hand, claim = await running(store)
+        await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=60 * SECOND, run_us=55))
+        await store.act(Action.CANCEL, Query(ids=(claim.id,)))
+        assert (await row(store, claim)).ran is None
+
+    async def test_an_attempt_of_a_crashed_worker_has_none(self, store: Store) -> None:
+        hand, claim = await running(store, job(queue="crashing", crashes=0))
+        await store.retire(hand.name, Outcome.CRASHED)
+        found = await row(store, claim)
+        assert (found.state, found.ran) == (State.DEAD, None)
+        assert (await last_attempt(store, claim)).ran is None
+
+    async def test_a_retry_by_hand_forgets_it(self, store: Store) -> None:
+        hand, claim = await running(store)
+        await hand.turn(Ack.succeeded(lease(claim), run_us=77))
+        await store.act(Action.RETRY, Query(ids=(claim.id,)))
+        assert (await row(store, claim)).ran is None
+        again = await hand.take_one(f"{claim.queue}/any")
+        await store.act(Action.CANCEL, Query(ids=(claim.id,)))
+        await hand.turn(Ack.interrupted(lease(again), run_us=3))
+        assert (await row(store, claim)).ran == 3

@@ -18,7 +18,7 @@ from mainspring.common.ids import new_id
 from mainspring.errors import StoreUnavailable
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch
+from mainspring.jobs.records import JobBatch
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import ERROR, SECOND, TASK, Hand, bucket, job, lease, outcomes, row
@@ -96,7 +96,7 @@ async def life(store: Store, clock: MovableClock, losing: str | None) -> dict[st
     gate = bucket(f"gate-{queue}", 1)
     gated = job(queue=queue, buckets=[gate])
     child, later, plain = job(queue=queue, after=[gated]), job(queue=queue, delay=SECOND), job(queue=queue)
-    batch = Batch(id=new_id().bytes, jobs=(gated, child, later, plain))
+    batch = JobBatch(id=new_id().bytes, jobs=(gated, child, later, plain))
     repeat = msgspec.structs.replace(batch, retry=True)
     await client.step("enqueue", lambda: store.enqueue(batch), lambda: store.enqueue(repeat))
 
@@ -149,7 +149,7 @@ class TestLostReplies:
         """A claim whose reply was lost uses capacity once, and only once."""
         gate = bucket("gate", 1)
         jobs = [job(buckets=[gate], task=TASK) for _ in range(2)]
-        await store.enqueue(Batch(id=new_id().bytes, jobs=tuple(jobs)))
+        await store.enqueue(JobBatch(id=new_id().bytes, jobs=tuple(jobs)))
         worker = RepeatingWorker(store, LossyClient("claim"), "q")
         await worker.beat("register", register=True)
         held = await worker.take("claim", 1)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from mainspring.common.clock import MovableClock
-from mainspring.jobs.outcomes import Ack
-from mainspring.states import Reason, State
+from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import FollowUp
+from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import (
     ERROR,
+    HOUR,
     LANE,
     SECOND,
     Hand,
+    applied,
     bucket,
     ending,
     ids,
@@ -25,8 +31,9 @@ from mainspring.testing.contract.hands import (
     running,
     state,
 )
+from mainspring.worker.records import Claim
 
-__all__ = ["TestExpiry", "TestPromote"]
+__all__ = ["TestExpiry", "TestExpiryAfterTheStart", "TestPromote"]
 
 
 @pytest.mark.asyncio
@@ -110,17 +117,15 @@ class TestPromote:
 @pytest.mark.asyncio
 class TestExpiry:
     async def test_a_waiting_job_past_its_time_is_cancelled(self, store: Store, clock: MovableClock) -> None:
-        """Ready, scheduled, retrying and blocked jobs."""
+        """Ready, scheduled and blocked jobs."""
         parent = await one(store, job(queue="p"))
         ready = job(expires_in=5 * SECOND)
         later = job(expires_in=5 * SECOND, delay=60 * SECOND)
         blocked = job(expires_in=5 * SECOND, after=[parent])
-        hand, claim = await running(store, job(expires_in=5 * SECOND))
-        await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=60 * SECOND))
         await put_in(store, ready, later, blocked)
         clock.advance("6s")
-        assert (await store.promote()).expired == 4
-        for each in (ready, later, blocked, claim):
+        assert (await store.promote()).expired == 3
+        for each in (ready, later, blocked):
             assert await ending(store, each) == (State.CANCELLED, Reason.EXPIRED)
         assert (await row(store, ready)).finished == clock.now_us()
 
@@ -156,3 +161,114 @@ class TestExpiry:
         clock.advance("3s")
         await store.promote()
         assert await ending(store, made) == (State.CANCELLED, Reason.EXPIRED)
+
+
+End = Callable[[Store, Hand, Claim], Awaitable[object]]
+
+
+async def _crash_twice(store: Store, hand: Hand, claim: Claim) -> None:
+    """The first crash has no delay, the second one has."""
+    await hand.crash()
+    other = await Hand(store).join()
+    await other.take_one(f"{claim.queue}/any")
+    await other.crash()
+
+
+def _by_ack(make: Callable[[Claim], Ack]) -> End:
+    async def report(_store: Store, hand: Hand, claim: Claim) -> None:
+        assert applied(await hand.turn(make(claim)))
+
+    return report
+
+
+BEGUN: dict[str, tuple[State, End]] = {
+    "failed": (State.RETRYING, _by_ack(lambda claim: Ack.failed(lease(claim), ERROR, retry_in=60 * SECOND))),
+    "timed out": (
+        State.RETRYING,
+        _by_ack(lambda claim: Ack.failed(lease(claim), ERROR, retry_in=60 * SECOND, timed_out=True)),
+    ),
+    "snoozed": (State.SCHEDULED, _by_ack(lambda claim: Ack.snoozed(lease(claim), delay=60 * SECOND))),
+    "interrupted": (State.READY, _by_ack(lambda claim: Ack.interrupted(lease(claim)))),
+    "lost": (State.READY, lambda store, hand, _: store.rescue(hand.name, hand.beats, Outcome.LOST)),
+    "crashed": (State.READY, lambda store, hand, _: store.rescue(hand.name, hand.beats, Outcome.CRASHED)),
+    "crashed twice": (State.RETRYING, _crash_twice),
+    "retired": (State.READY, lambda store, hand, _: store.retire(hand.name, Outcome.INTERRUPTED)),
+}
+"""Ends of attempts whose body has begun, or may have begun, and the state of the job after it."""
+
+UNSTARTED: dict[str, Callable[[Claim], Ack]] = {
+    "returned": lambda claim: Ack.returned(lease(claim)),
+    "parked": lambda claim: Ack.returned(lease(claim), park=True),
+    "with buckets": lambda claim: Ack.returned(lease(claim), buckets=(bucket("late", 5),)),
+}
+
+
+@pytest.mark.asyncio
+class TestExpiryAfterTheStart:
+    """``expires`` is a limit for the first start: it does not end a job that waits to run again."""
+
+    @pytest.mark.parametrize("end", BEGUN)
+    async def test_a_job_that_has_started_never_expires(self, store: Store, clock: MovableClock, end: str) -> None:
+        """However its attempt ended. The job keeps its retries and its follow-up jobs."""
+        after, happens = BEGUN[end]
+        made = job(queue="e", expires_in=5 * SECOND, follows=[FollowUp(State.DEAD, job(id=b"\1" * 14 + b"\0\0"))])
+        hand, claim = await running(store, made)
+        assert claim.expires == clock.now_us() + 5 * SECOND
+        await happens(store, hand, claim)
+        found = await row(store, made)
+        assert (found.state, found.expires) == (after, None)
+        clock.advance("6s")
+        assert (await store.promote()).ended == ()
+        clock.advance("60s")
+        assert (await store.promote()).ended == ()
+        other = await Hand(store).join()
+        again = await other.take_one("e/any")
+        assert (again.id, again.expires) == (made.id, None)
+        await other.kill(again)
+        assert (await other.take_one()).id == b"\1" * 14 + b"\0\1"
+
+    @pytest.mark.parametrize("end", BEGUN)
+    async def test_a_promotion_waits_for_no_expiry_of_a_started_job(self, store: Store, end: str) -> None:
+        after, happens = BEGUN[end]
+        hand, claim = await running(store, job(queue="e", expires_in=HOUR))
+        await happens(store, hand, claim)
+        assert (await store.promote()).next_due == (None if after is State.READY else (await row(store, claim)).due)
+
+    @pytest.mark.parametrize("end", UNSTARTED)
+    async def test_a_job_that_is_handed_back_before_its_start_expires(
+        self, store: Store, clock: MovableClock, end: str
+    ) -> None:
+        """Its body never began: it must not begin too late."""
+        hand, claim = await running(store, job(expires_in=5 * SECOND))
+        assert applied(await hand.turn(UNSTARTED[end](claim)))
+        assert (await row(store, claim)).expires == claim.expires
+        clock.advance("6s")
+        assert await hand.take(9) == ()
+        assert (await store.promote()).ended == (claim.id,)
+        assert await ending(store, claim) == (State.CANCELLED, Reason.EXPIRED)
+
+    async def test_a_started_job_that_is_handed_back_never_expires(self, store: Store, clock: MovableClock) -> None:
+        """A later attempt that is handed back before its body begins does not bring the limit back."""
+        hand, claim = await running(store, job(expires_in=5 * SECOND))
+        await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=0))
+        await store.promote()
+        await hand.turn(Ack.returned(lease(await hand.take_one())))
+        clock.advance("6s")
+        assert (await store.promote()).ended == ()
+        assert (await hand.take_one()).id == claim.id
+
+    @pytest.mark.parametrize("state", [State.SUCCEEDED, State.DEAD, State.CANCELLED])
+    async def test_a_retry_by_hand_never_expires(self, store: Store, clock: MovableClock, state: State) -> None:
+        """Also if the limit was still ahead at the retry."""
+        hand, claim = await running(store, job(expires_in=HOUR))
+        acks = {
+            State.SUCCEEDED: Ack.succeeded(lease(claim)),
+            State.DEAD: Ack.dead(lease(claim), ERROR, Reason.FAILED),
+            State.CANCELLED: Ack.cancelled(lease(claim)),
+        }
+        await hand.turn(acks[state])
+        await store.act(Action.RETRY, Query(ids=(claim.id,)))
+        assert (await row(store, claim)).expires is None
+        clock.advance("2h")
+        assert (await store.promote()).ended == ()
+        assert (await hand.take_one()).id == claim.id

@@ -369,6 +369,21 @@ class TestParking:
         expert = await Hand(store).join()
         assert ids(await expert.take(3)) == ids([high, parked, low])
 
+    @pytest.mark.parametrize("task", ["odd#*", "odd#*=1*a", "odd!?#=", "odd/async#x"])
+    async def test_the_name_of_its_task_says_nothing_about_the_limits_of_a_parked_job(
+        self, store: Store, task: str
+    ) -> None:
+        gate = bucket("gate", 1)
+        await put_in(store, *(job(task=task, buckets=[gate]) for _ in range(2)))
+        stranger, expert = await Hand(store).join(), await Hand(store, tasks=(task,)).join()
+        for _ in range(2):
+            await stranger.turn(Ack.returned(lease(await stranger.take_one()), park=True))
+        assert await stranger.take(2) == ()
+        (held,) = await expert.take(2)
+        assert (await store.buckets([gate]))[0].used == 1
+        await expert.succeed(held)
+        assert (await expert.take_one()).task == task
+
     async def test_a_parked_job_keeps_its_limits(self, store: Store) -> None:
         gate = bucket("gate", 1)
         parked, other = job(buckets=[gate]), job(buckets=[gate])

@@ -60,6 +60,12 @@ class TestWakeUps:
         first.close()
         second.close()
 
+    async def test_a_listener_says_whether_all_that_makes_jobs_ready_wakes_it(self, store: Store) -> None:
+        """SQLite wakes nobody at the commit of a caller's own transaction."""
+        listener = await store.listen("w", ["q"])
+        assert listener.is_always_woken is (store.engine != "sqlite")
+        listener.close()
+
     async def test_a_wait_without_a_wake_up_ends(self, store: Store) -> None:
         listener = await store.listen("w", ["q"])
         assert not await listener.wait(0.01)

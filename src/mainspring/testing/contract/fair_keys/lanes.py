@@ -41,14 +41,14 @@ class TestFairLanes:
         """Jobs that are claimed ahead of a free slot can have a fair key."""
         await put_in(store, *some(5, "a"), *(job(fair=of("a"), buckets=[bucket("gate", 9)]) for _ in range(5)))
         hand = await Hand(store).join()
-        said = await hand.turn(wants=[Want((LANE,), 10, 0, 2)])
-        assert len(said.claims) == 7
-        assert len((await hand.turn(wants=[Want((LANE,), 10, 0, 0)])).claims) == 0
+        said = await hand.turn(wants=[Want((LANE,), 10, ahead=True)])
+        assert len(said.claims) == 5
+        assert len((await hand.turn(wants=[Want((LANE,), 2), Want((LANE,), 8, ahead=True)])).claims) == 2
 
     async def test_claims_ahead_of_a_slot_are_shared_too(self, store: Store) -> None:
         await put_in(store, *some(20, "a"), *some(20, "b"))
         hand = await Hand(store).join()
-        said = await hand.turn(wants=[Want((LANE,), 10, 0, 0)])
+        said = await hand.turn(wants=[Want((LANE,), 10, ahead=True)])
         assert Counter(keys(said.claims)) == {"a": 5, "b": 5}
 
     async def test_cancelled_first_jobs_are_skipped(self, store: Store) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from mainspring.common.clock import MovableClock
 from mainspring.jobs.records import NewJob
 from mainspring.queues.records import FairKey
 from mainspring.stores.base import Store
@@ -201,13 +202,16 @@ class TestFairShares:
             found += [claim.record.decode() for claim in claims if claim.priority == 0]
         assert abs(found.count("a") / len(found) - 0.8) <= 0.05, Counter(found)
 
-    async def test_oldest_ignores_fair_keys(self, store: Store) -> None:
-        old = some(3, "a", priority=-50)
-        await put_in(store, *old, *some(20, "b"), *some(20, "c"))
+    async def test_age_counts_between_priorities(self, store: Store, clock: MovableClock) -> None:
+        """An hour is one point. The keys of the older jobs share the claims before those of higher priority."""
+        await put_in(store, *some(6, "a"), *some(6, "b"))
+        clock.advance("2h")
+        await put_in(store, *some(6, "c", priority=1), *some(6, "d", priority=3))
         hand = await Hand(store).join()
-        got = ids(await hand.take(4, oldest=2))
-        assert got[:2] == ids(old[:2])
-        assert Counter(keys(await hand.take(6))) == {"b": 3, "c": 3}
+        assert keys(await hand.take(6)) == ["d"] * 6
+        assert Counter(keys(await hand.take(6))) == {"a": 3, "b": 3}
+        assert Counter(keys(await hand.take(6))) == {"a": 3, "b": 3}
+        assert keys(await hand.take(6)) == ["c"] * 6
 
     async def test_fair_jobs_have_the_position_of_the_next_fair_job(self, store: Store) -> None:
         first, plain, second = some(1, "a"), [job(record=b"-"), job(record=b"-")], some(1, "b")

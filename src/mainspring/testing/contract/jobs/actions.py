@@ -116,7 +116,7 @@ class TestRetryByHand:
         assert await state(store, claim) == State.SUCCEEDED
 
     async def test_an_expired_job_can_be_retried(self, store: Store, clock: MovableClock) -> None:
-        """A deadline that has passed does not end the new epoch before it began."""
+        """The ``expires`` that has passed does not end the new epoch before it began."""
         made = await one(store, job(expires_in=SECOND))
         clock.advance("2s")
         await store.promote()

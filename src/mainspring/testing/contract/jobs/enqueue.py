@@ -12,7 +12,7 @@ from mainspring.common.ids import new_id, new_ids
 from mainspring.errors import StoreConflict
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch, Edge, Enqueued
+from mainspring.jobs.records import Edge, Enqueued, JobBatch
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import (
@@ -144,8 +144,8 @@ class TestEnqueue:
     async def test_retry_inserts_only_the_missing_jobs(self, store: Store) -> None:
         first, second = job(), job()
         batch = new_id().bytes
-        await store.enqueue(Batch(id=batch, jobs=(first,)))
-        said = await store.enqueue(Batch(id=batch, jobs=(first, second), retry=True))
+        await store.enqueue(JobBatch(id=batch, jobs=(first,)))
+        said = await store.enqueue(JobBatch(id=batch, jobs=(first, second), retry=True))
         assert said == [Enqueued(first.id, False), Enqueued(second.id, True)]
 
     async def test_retry_finds_a_running_job(self, store: Store) -> None:
@@ -175,7 +175,7 @@ class TestEnqueue:
     async def test_a_delayed_first_try_acts_as_a_retry(self, store: Store) -> None:
         """The repeat came first, and its job was run and ended meanwhile. Also with the blocking enqueue."""
         made, more = job(), job()
-        batch = Batch(id=new_id().bytes, jobs=(made, more))
+        batch = JobBatch(id=new_id().bytes, jobs=(made, more))
         said = await store.enqueue(replace(batch, retry=True))
         assert said == [Enqueued(made.id, True), Enqueued(more.id, True)]
         hand = await Hand(store).join()
@@ -199,11 +199,11 @@ class TestEnqueue:
     async def test_enqueue_now_inserts_the_same(self, store: Store) -> None:
         parent = job()
         child = job(after=[parent])
-        said = store.enqueue_now(Batch(id=new_id().bytes, jobs=(parent, child)))
+        said = store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(parent, child)))
         assert said == [Enqueued(parent.id, True), Enqueued(child.id, True)]
         assert await state(store, parent) == State.READY
         assert await state(store, child) == State.BLOCKED
-        again = Batch(id=new_id().bytes, jobs=(parent,), retry=True)
+        again = JobBatch(id=new_id().bytes, jobs=(parent,), retry=True)
         assert store.enqueue_now(again) == [Enqueued(parent.id, False)]
 
 

@@ -17,9 +17,9 @@ from mainspring.jobs.query import Query
 from mainspring.jobs.records import (
     ENDED_JOB,
     MOST_FOLLOW_UPS,
-    Batch,
     Edge,
     FollowUp,
+    JobBatch,
     JobRow,
     NewJob,
     UniqueKey,
@@ -201,7 +201,7 @@ class TestFollowUps:
     async def test_a_repeated_enqueue_stores_follow_ups_once(self, store: Store) -> None:
         """The reply was lost."""
         made = followed()
-        batch = Batch(id=new_id().bytes, jobs=(made, job(queue="x")))
+        batch = JobBatch(id=new_id().bytes, jobs=(made, job(queue="x")))
         await store.enqueue(batch)
         await store.enqueue(msgspec.structs.replace(batch, retry=True))
         hand = await Hand(store).join()

@@ -46,7 +46,7 @@ class TestLargeRecords:
         claims: list[Claim] = []
         more = True
         while more:
-            said = await hand.turn(wants=[Want((LANE, "q/async"), 20, 1)])
+            said = await hand.turn(wants=[Want((LANE, "q/async"), 20)])
             claims += said.claims
             more = said.more
         assert ids(claims) == ids(jobs)

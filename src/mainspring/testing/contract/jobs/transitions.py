@@ -15,7 +15,7 @@ import pytest
 from mainspring.common.clock import MovableClock
 from mainspring.jobs.outcomes import Ack, Lease, Outcome
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import NewJob
+from mainspring.jobs.records import FlowRetry, NewJob
 from mainspring.states import Action, Reason, State, sources, targets
 from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import ERROR, HOUR, Hand, job, lease, one, put_in, row
@@ -105,6 +105,7 @@ DEEDS: dict[Action, Callable[[Scene], Awaitable[object]]] = {
     Action.RESCUE: lambda scene: scene.store.rescue(scene.owner.name, scene.owner.beats, Outcome.CRASHED),
     Action.CANCEL: _act(Action.CANCEL),
     Action.EXPIRE: _expire,
+    Action.RETRY_FLOW: lambda scene: scene.store.retry_flow([FlowRetry(scene.job.id)]),
     **{action: _act(action) for action in BY_HAND},
 }
 assert DEEDS.keys() == set(Action)

@@ -178,19 +178,22 @@ class TestKeyedLanes:
         assert ids(await hand.take(9)) == ids([jobs[4], jobs[1], plain, jobs[3], jobs[0], jobs[2], jobs[5]])
 
     @pytest.mark.parametrize("key", [7, 8])
-    async def test_oldest_finds_a_job_that_waited_for_capacity(self, store: Store, key: int) -> None:
-        """Freed capacity makes two lanes claimable: the first by priority, and the oldest of all."""
+    async def test_an_old_job_that_waited_for_capacity_comes_first(
+        self, store: Store, clock: MovableClock, key: int
+    ) -> None:
+        """Freed capacity goes to the lane whose first job has the lowest order key."""
         await one(store, job(queue="own", buckets=[tenant(7), tenant(8)]))
         hand = await Hand(store).join()
         claim = await hand.take_one("own/any")
         old = await one(store, job(buckets=[tenant(key)], priority=-1))
+        clock.advance("11h")
         await put_in(store, *(job(buckets=[tenant(each)], priority=9) for each in (7, 8, 7, 8)))
         assert await everything(hand, 9) == []
         await hand.succeed(claim)
-        assert ids(await hand.take(1, oldest=1)) == [old.id]
+        assert ids(await hand.take(1)) == [old.id]
 
     @pytest.mark.parametrize("door", DOORS)
-    async def test_oldest_finds_a_job_behind_one_that_left_the_lane(
+    async def test_an_old_job_behind_one_that_left_the_lane_comes_first(
         self, store: Store, clock: MovableClock, door: str
     ) -> None:
         """The lane of the job that left has a younger job and does not come first any more."""
@@ -199,17 +202,19 @@ class TestKeyedLanes:
         claim = await hand.take_one("own/any")
         gone = await one(store, job(buckets=[tenant(7)], priority=9, expires_in=SECOND if door == "expire" else None))
         old = await one(store, job(buckets=[tenant(7)]))
+        clock.advance("10h")
         await one(store, job(buckets=[tenant(7)], priority=9))
         assert await everything(hand, 9) == []
         await leave(store, gone, door, clock)
         await hand.succeed(claim)
-        assert ids(await hand.take(1, oldest=1)) == [gone.id if door == "reprioritise" else old.id]
+        assert ids(await hand.take(1)) == [old.id]
 
-    async def test_oldest_compares_all_keys(self, store: Store) -> None:
-        old = job(buckets=[tenant(1, 9)], priority=-50)
-        await put_in(store, old, *(job(buckets=[tenant(n, 9)]) for n in range(5)))
+    async def test_age_is_compared_over_all_keys(self, store: Store, clock: MovableClock) -> None:
+        old = await one(store, job(buckets=[tenant(1, 9)], priority=-50))
+        clock.advance("51h")
+        await put_in(store, *(job(buckets=[tenant(n, 9)]) for n in range(5)))
         hand = await Hand(store).join()
-        assert ids(await hand.take(2, oldest=1))[0] == old.id
+        assert ids(await hand.take(2))[0] == old.id
 
     async def test_a_full_key_holds_back_no_other_key(self, store: Store) -> None:
         flood = [job(buckets=[tenant("flood")], priority=100) for _ in range(300)]
@@ -368,15 +373,15 @@ class TestKeyedLanes:
         assert len(await (await Hand(store).join()).take(9)) == 0
 
     @pytest.mark.parametrize("key", ["", "7"])
-    async def test_a_want_bounds_the_number_of_limited_jobs(self, store: Store, key: str) -> None:
+    async def test_limited_jobs_are_claimed_for_free_slots(self, store: Store, key: str) -> None:
         """Jobs claimed ahead of a free slot would use capacity without running."""
         limited = [job(buckets=[bucket("wide", 50, key=key)], priority=9) for _ in range(6)]
         plain = [job() for _ in range(6)]
         await put_in(store, *limited, *plain)
         hand = await Hand(store).join()
-        said = await hand.turn(wants=[Want((LANE,), 6, limited=2)])
+        said = await hand.turn(wants=[Want((LANE,), 2), Want((LANE,), 4, ahead=True)])
         assert ids(said.claims) == ids(limited[:2] + plain[:4])
-        said = await hand.turn(wants=[Want((LANE,), 6, limited=0)])
+        said = await hand.turn(wants=[Want((LANE,), 6, ahead=True)])
         assert ids(said.claims) == ids(plain[4:])
         assert len(await hand.take(9)) == 4
 

@@ -21,6 +21,8 @@ from mainspring.worker.records import Turn, Want
 
 from .model_records import Ended, ModelJob, ModelWorker, Planned, Reply, Taken
 
+HOUR = 3_600_000_000
+
 
 class Model:
     """Jobs and workers, and what each call of the contract does to them."""
@@ -204,6 +206,8 @@ class Model:
             self._leave(job, ack.outcome)
         if ack.refund:
             job.attempt -= 1
+        if not ack.unstarted:
+            job.expires = None
         if job.ordered:
             self._finish(job, State.CANCELLED, Reason.BY_USER)
         elif ack.to in FINAL:
@@ -248,7 +252,7 @@ class Model:
 
     def _picked(self, want: Want, suspects: int) -> Iterator[ModelJob]:
         """One job after the other, so that each choice sees the capacity that the choice before used."""
-        left, aged = want.n, want.oldest
+        left = want.n
         while left > 0:
             line = [job for job in self.jobs.values() if self._may_run(job, want)]
             suspected = [job for job in line if job.suspect] if suspects > 0 else []
@@ -257,8 +261,7 @@ class Model:
                 suspects -= 1
                 yield min(suspected, key=_turn_of)
             elif plain:
-                yield min(plain, key=_age if aged > 0 else _turn_of)
-                aged -= 1
+                yield min(plain, key=_turn_of)
             else:
                 return
             left -= 1
@@ -348,6 +351,7 @@ class Model:
 
     def _give_back(self, job: ModelJob, charged: bool, sure: bool) -> None:
         job.crashes += charged
+        job.expires = None
         delay = CRASH_DELAYS[min(job.crashes, len(CRASH_DELAYS)) - 1] if charged else 0
         if job.ordered:
             self._finish(job, State.CANCELLED, Reason.BY_USER)
@@ -402,8 +406,7 @@ class Model:
         job.attempt = job.crashes = 0
         job.epoch += 1
         job.reason = None
-        if self._expired(job):
-            job.expires = None
+        job.expires = None
         self._ready(job)
         return True
 
@@ -428,8 +431,5 @@ class Model:
 
 
 def _turn_of(job: ModelJob) -> tuple[int, int]:
-    return -job.new.priority, job.seq
-
-
-def _age(job: ModelJob) -> int:
-    return job.seq
+    """An hour of age counts as one point of priority."""
+    return job.seq - job.new.priority * HOUR, job.seq

@@ -207,7 +207,7 @@ def latest_jobs(draw: st.DrawFn, number: int, parents: Sequence[bytes]) -> NewJo
         id=number.to_bytes(6) + bytes(10),
         task=TASK,
         queue=QUEUES[which % 2],
-        priority=draw(st.sampled_from((0, 0, 50))),
+        priority=draw(st.sampled_from((0, 0, 1))),
         delay=5 * SECOND if mode == "keep_last" and one_in(draw, 4) else 0,
         expires_in=12 * SECOND + 1 if one_in(draw, 6) else None,
         crashes=draw(st.sampled_from((3, 1))),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from mainspring.errors import QueueDisabled, QueueFull
-from mainspring.jobs.records import Batch, Edge, FollowUp, NewJob
+from mainspring.jobs.records import Edge, FollowUp, JobBatch, NewJob
 from mainspring.queues.records import DisabledMode, QueueMode, QueueSettings
 from mainspring.states import Action, Reason, State
 from mainspring.testing.contract.fixtures import MakeStore
@@ -131,7 +131,7 @@ def settled_jobs(draw: st.DrawFn, number: int, parents: Sequence[bytes]) -> NewJ
         id=id,
         task=TASK,
         queue=queue,
-        priority=draw(st.sampled_from((0, 0, 50))),
+        priority=draw(st.sampled_from((0, 0, 1))),
         delay=5 * SECOND if one_in(draw, 5) else 0,
         expires_in=12 * SECOND + 1 if one_in(draw, 6) else None,
         crashes=draw(st.sampled_from((3, 1))),
@@ -155,9 +155,9 @@ class SettledMachine(KeyedMachine):
     def dropped(self) -> set[bytes]:
         return {id for id, row in self.rows().items() if row.reason is Reason.SUPERSEDED}
 
-    def batch(self, jobs: tuple[NewJob, ...], *, retry: bool) -> Batch:
+    def batch(self, jobs: tuple[NewJob, ...], *, retry: bool) -> JobBatch:
         self.model.accepted = len(jobs) == 2
-        return Batch(id=uuid4().bytes, jobs=jobs, retry=retry, accepted=self.model.accepted)
+        return JobBatch(id=uuid4().bytes, jobs=jobs, retry=retry, accepted=self.model.accepted)
 
     @initialize()
     def open(self) -> None:

@@ -7,9 +7,10 @@ import pytest
 from mainspring.common.ids import new_id, new_ids
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import NewJob
-from mainspring.states import State
+from mainspring.limits.records import Bucket
+from mainspring.states import Action, State
 from mainspring.stores.base import Store
-from mainspring.testing.contract.hands import SECOND, Hand, ids, job, one, paged, put_in, running
+from mainspring.testing.contract.hands import SECOND, Hand, bucket, ids, job, one, paged, put_in, running
 
 __all__ = ["TestCount", "TestFind", "TestFindById"]
 
@@ -26,6 +27,21 @@ class TestFindById:
         assert {each.id: each.state for each in found.jobs} == {
             done.id: State.SUCCEEDED, dead.id: State.DEAD, ready.id: State.READY,
         }  # fmt: skip
+
+    async def test_a_job_names_its_buckets_also_after_its_end(self, store: Store) -> None:
+        limits = [bucket("api", 9), bucket("tenant", 9, key="7", cost=2)]
+        done, dead, cancelled, ready = [job(buckets=limits) for _ in range(4)]
+        await put_in(store, done, dead, cancelled)
+        hand = await Hand(store).join()
+        claims = {claim.id: claim for claim in await hand.take(2)}
+        await hand.succeed(claims[done.id])
+        await hand.kill(claims[dead.id])
+        await store.act(Action.CANCEL, Query(ids=(cancelled.id,)))
+        await put_in(store, ready)
+        states = {State.SUCCEEDED, State.DEAD, State.CANCELLED, State.READY}
+        found = (await store.find(Query(ids=tuple(ids([done, dead, cancelled, ready]))))).jobs
+        assert {each.state for each in found} == states
+        assert {each.buckets for each in found} == {(Bucket("api"), Bucket("tenant", "7", 2))}
 
     async def test_unknown_ids_are_left_out(self, store: Store) -> None:
         made = await one(store)

@@ -11,7 +11,7 @@ from mainspring.common.ids import new_id
 from mainspring.errors import QueueFull
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch, Enqueued, FollowUp, NewJob, UniqueKey
+from mainspring.jobs.records import Enqueued, FollowUp, JobBatch, NewJob, UniqueKey
 from mainspring.queues.records import DisabledMode, QueueSettings
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
@@ -21,6 +21,7 @@ from mainspring.testing.contract.hands import (
     Hand,
     ending,
     gone,
+    ignoring,
     job,
     lease,
     one,
@@ -95,9 +96,9 @@ class TestDepth:
 
     async def test_enqueue_now_obeys_the_depth(self, store: Store) -> None:
         await store.configure_queue("q", ERRORS)
-        store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(), job(), job())))
+        store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(job(), job(), job())))
         with pytest.raises(QueueFull, match="'q' is full"):
-            store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)))
+            store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(job(),)))
 
     async def test_the_error_has_depth_and_retry_after(self, store: Store, clock: MovableClock) -> None:
         """Estimated from how long the waiting jobs have waited: three took six seconds."""
@@ -153,7 +154,7 @@ class TestAcceptedJobs:
         """And counts."""
         await store.configure_queue("q", ERRORS)
         await put_in(store, job(), job(), job())
-        await store.enqueue(Batch(id=new_id().bytes, jobs=(job(), job()), accepted=True, retry=True))
+        await store.enqueue(JobBatch(id=new_id().bytes, jobs=(job(), job()), accepted=True, retry=True))
         hand = await Hand(store).join()
         await hand.take(2)
         await full(store, job())
@@ -249,6 +250,20 @@ class TestDropOldest:
         assert await ending(store, child) == (State.CANCELLED, Reason.PARENT)
         hand = await Hand(store).join()
         assert len(await hand.take(9, "after/any")) == 1
+
+    async def test_a_dropped_job_wakes_the_listeners_of_its_dependents(self, store: Store, second_store: Store) -> None:
+        """In their queue, not in the queue of the enqueue. The producer has notified no queue before."""
+        await store.configure_queue("q", QueueSettings(max_depth=1, on_full="drop_oldest"))
+        oldest = await one(store)
+        child = await one(store, job(queue="other", after=[ignoring(oldest)]))
+        listener = await store.listen("w", ["other"])
+        while await listener.wait(0.05):
+            pass  # whatever the enqueues left behind
+        waiting = asyncio.create_task(listener.wait(30.0))
+        await one(second_store)
+        assert await waiting
+        assert await state(store, child) == State.READY
+        listener.close()
 
     async def test_many_jobs_are_dropped_at_once(self, store: Store, second_store: Store) -> None:
         await store.configure_queue("q", QueueSettings(max_depth=5, on_full="drop_oldest"))

@@ -11,7 +11,7 @@ from mainspring.common.ids import new_id
 from mainspring.errors import QueueDisabled, QueueFull
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch, Enqueued, FollowUp, UniqueKey
+from mainspring.jobs.records import Enqueued, FollowUp, JobBatch, UniqueKey
 from mainspring.queues.records import DisabledMode, QueueMode, QueueRow, QueueSettings
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
@@ -49,7 +49,7 @@ class TestDisabled:
         await second_store.disable_queues(["q"], how)
         hand = await Hand(store).join()
         assert await hand.take(9) == ()
-        assert await hand.take(9, oldest=1) == ()
+        assert await hand.take(9) == ()
         assert len(await hand.take(9, "other/any")) == 1
         await second_store.disable_queues(["q"], None)
         assert sorted(ids(await hand.take(9))) == sorted(ids(jobs))
@@ -152,7 +152,7 @@ class TestSkip:
     async def test_enqueue_now_skips_too(self, store: Store) -> None:
         await store.disable_queues(["q"], SKIP)
         made = job()
-        store.enqueue_now(Batch(id=new_id().bytes, jobs=(made,)))
+        store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(made,)))
         assert await ending(store, made) == (State.CANCELLED, Reason.SKIPPED)
 
 
@@ -167,7 +167,7 @@ class TestReject:
                 await put_in(store, other, made)
             assert [await gone(store, each) for each in (other, made)] == [True, True]
         with pytest.raises(QueueDisabled):
-            store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)))
+            store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(job(),)))
         await second_store.disable_queues(["q"], None)
         assert (await put_in(store, other, made))[1].created
 
@@ -204,14 +204,14 @@ class TestQueueSettings:
         """If the store has no declared settings: for every producer from then on, and for this batch."""
         told = ("q", QueueSettings(max_depth=2))
         with pytest.raises(QueueFull):
-            await store.enqueue(Batch(id=new_id().bytes, jobs=(job(), job(), job()), queues=(told,)))
-        await store.enqueue(Batch(id=new_id().bytes, jobs=(job(), job()), queues=(told,)))
+            await store.enqueue(JobBatch(id=new_id().bytes, jobs=(job(), job(), job()), queues=(told,)))
+        await store.enqueue(JobBatch(id=new_id().bytes, jobs=(job(), job()), queues=(told,)))
         with pytest.raises(QueueFull):
             await put_in(second_store, job())
         await second_store.configure_queue("q", QueueSettings(max_depth=3), declared=True)
-        store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),), queues=(told,)))
+        store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(job(),), queues=(told,)))
         with pytest.raises(QueueFull):
-            store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),), queues=(told,)))
+            store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(job(),), queues=(told,)))
 
     async def test_modes_do_not_change_settings(self, store: Store) -> None:
         await store.configure_queue("q", QueueSettings(max_depth=1))

@@ -11,7 +11,7 @@ from mainspring.common.ids import new_id
 from mainspring.errors import QueueDraining
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch, Enqueued, UniqueKey
+from mainspring.jobs.records import Enqueued, JobBatch, UniqueKey
 from mainspring.queues.records import QueueMode, QueueRow
 from mainspring.states import Action, State
 from mainspring.stores.base import Store
@@ -100,7 +100,7 @@ class TestPaused:
         hand = await Hand(store).join()
         await second_store.set_queue_mode(["q"], PAUSED)
         assert await hand.take(9) == ()
-        assert await hand.take(9, oldest=1) == ()
+        assert await hand.take(9) == ()
         await second_store.set_queue_mode(["q"], OPEN)
         assert ids(await hand.take(9)) == ids(jobs)
 
@@ -204,7 +204,7 @@ class TestDraining:
     async def test_enqueue_now_is_refused_too(self, store: Store) -> None:
         await store.set_queue_mode(["q"], DRAINING)
         with pytest.raises(QueueDraining):
-            store.enqueue_now(Batch(id=new_id().bytes, jobs=(job(),)))
+            store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(job(),)))
 
     async def test_jobs_with_limits_and_parents_are_refused_too(self, store: Store) -> None:
         parent = await one(store, job(queue="other"))

@@ -10,7 +10,7 @@ import pytest
 from mainspring.common.clock import MovableClock
 from mainspring.common.ids import new_id
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch, NewJob
+from mainspring.jobs.records import JobBatch, NewJob
 from mainspring.schedules.records import ScheduleRow, ScheduleRun, ScheduleSwap, SwapResult
 from mainspring.states import State
 from mainspring.stores.base import Store
@@ -23,9 +23,9 @@ ODD = ["a:b", "ä {x}", "it's", '"', "a/b\\c", "%s_%", "\u2603 \U0001f41b", " ",
 LARGE = bytes(range(256)) * 400
 
 
-def batch(*jobs: NewJob, **options: Any) -> Batch:
+def batch(*jobs: NewJob, **options: Any) -> JobBatch:
     """These jobs as one batch."""
-    return Batch(id=new_id().bytes, jobs=jobs, limits=limits_of(jobs), **options)
+    return JobBatch(id=new_id().bytes, jobs=jobs, limits=limits_of(jobs), **options)
 
 
 async def made(store: Store, name: str = "s", **options: Any) -> int:

@@ -13,7 +13,7 @@ from mainspring.common.ids import new_id
 from mainspring.errors import KeyTaken
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch, Edge, Enqueued, NewJob, UniqueKey
+from mainspring.jobs.records import Edge, Enqueued, JobBatch, NewJob, UniqueKey
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import (
@@ -116,10 +116,10 @@ class TestKeyConflicts:
 
     async def test_enqueue_now_checks_keys_too(self, store: Store) -> None:
         holder = await one(store, keyed())
-        said = store.enqueue_now(Batch(id=new_id().bytes, jobs=(keyed(),)))
+        said = store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(keyed(),)))
         assert said == [Enqueued(holder.id, False)]
         with pytest.raises(KeyTaken):
-            store.enqueue_now(Batch(id=new_id().bytes, jobs=(keyed("error"),)))
+            store.enqueue_now(JobBatch(id=new_id().bytes, jobs=(keyed("error"),)))
 
     async def test_a_job_with_a_parent_and_a_key(self, store: Store) -> None:
         """A blocked job holds its key too; a job that is not inserted waits for no parent."""

@@ -189,9 +189,18 @@ class TestKeepLastEnds:
         await store.act(action, Query(ids=(claim.id,)))
         assert await state(store, waiting) == State.READY
 
-    async def test_expiry_of_a_retrying_job_releases_the_waiting_job(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_retrying_job_does_not_expire_and_blocks(self, store: Store, clock: MovableClock) -> None:
         hand, claim, waiting = await pair(store, expires_in=MINUTE)
         await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=HOUR))
+        clock.advance("2m")
+        assert (await store.promote()).ended == ()
+        assert await state(store, waiting) == State.BLOCKED
+
+    async def test_expiry_of_a_handed_back_job_releases_the_waiting_job(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        hand, claim, waiting = await pair(store, expires_in=MINUTE)
+        await hand.turn(Ack.returned(lease(claim)))
         clock.advance("2m")
         assert (await store.promote()).ended == (claim.id,)
         assert await state(store, waiting) == State.READY
@@ -200,7 +209,7 @@ class TestKeepLastEnds:
         self, store: Store, clock: MovableClock
     ) -> None:
         hand, claim = await running(store, latest("keep_last", expires_in=MINUTE))
-        await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=HOUR))
+        await hand.turn(Ack.returned(lease(claim)))
         clock.advance("2m")
         assert await state(store, await one(store, latest("keep_last"))) == State.READY
         assert await ending(store, claim) == (State.CANCELLED, Reason.EXPIRED)

@@ -78,6 +78,13 @@ class TestKeyRelease:
         ended = await row(store, late.id)
         assert (ended.state, ended.reason) == (State.CANCELLED, Reason.EXPIRED)
 
+    async def test_a_started_job_past_its_expires_holds_the_key(self, store: Store, clock: MovableClock) -> None:
+        hand, claim = await running(store, keyed(expires_in=SECOND))
+        await hand.turn(Ack.failed(lease(claim), ERROR, retry_in=HOUR))
+        clock.advance("2s")
+        assert not await is_free(store)
+        assert (await row(store, claim)).state is State.RETRYING
+
     async def test_the_last_crash_releases_the_key(self, store: Store) -> None:
         hand, _ = await running(store, keyed(crashes=1))
         await hand.crash()

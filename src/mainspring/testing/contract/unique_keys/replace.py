@@ -12,7 +12,7 @@ from mainspring.common.ids import new_id
 from mainspring.errors import QueueDraining, StoreConflict
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import ActResult, Batch, Edge, Enqueued, FollowUp, NewJob, Retention, UniqueKey
+from mainspring.jobs.records import ActResult, Edge, Enqueued, FollowUp, JobBatch, NewJob, Retention, UniqueKey
 from mainspring.queues.records import FairKey, QueueMode
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
@@ -171,7 +171,7 @@ class TestReplacedJobs:
     async def test_a_repeat_changes_nothing(self, store: Store, mode: KeyMode) -> None:
         """The reply was lost, and the job may have started meanwhile."""
         first, second = latest(mode, record=b'{"n":1}'), latest(mode, record=b'{"n":2}')
-        batches = [Batch(id=new_id().bytes, jobs=(each,)) for each in (first, second)]
+        batches = [JobBatch(id=new_id().bytes, jobs=(each,)) for each in (first, second)]
         for batch in batches:
             await store.enqueue(batch)
         if await state(store, first) == State.SCHEDULED:
@@ -276,7 +276,7 @@ class TestReplacedJobs:
     @pytest.mark.parametrize("mode", MODES)
     async def test_enqueue_now_replaces_too(self, store: Store, mode: KeyMode) -> None:
         first = await one(store, latest(mode))
-        batch = Batch(id=new_id().bytes, jobs=(latest(mode, record=b"1"), latest(mode, record=b"2")))
+        batch = JobBatch(id=new_id().bytes, jobs=(latest(mode, record=b"1"), latest(mode, record=b"2")))
         assert store.enqueue_now(batch) == [Enqueued(first.id, False)] * 2
         assert (await row(store, first)).record == b"2"
 

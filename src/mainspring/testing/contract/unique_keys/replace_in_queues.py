@@ -13,7 +13,7 @@ from mainspring.common.clock import MovableClock
 from mainspring.common.ids import new_id
 from mainspring.errors import KeyConflict, QueueDisabled, QueueFull
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Batch, Enqueued, NewJob, UniqueKey
+from mainspring.jobs.records import Enqueued, JobBatch, NewJob, UniqueKey
 from mainspring.queues.records import DisabledMode, QueueSettings
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
@@ -209,13 +209,13 @@ class TestReplacedInDisabledQueues:
         """A repeat of an accepted batch is still answered."""
         first, again = latest(mode, record=b"1"), latest(mode, record=b"2")
         await one(store, first)
-        batch = Batch(id=new_id().bytes, jobs=(again,))
+        batch = JobBatch(id=new_id().bytes, jobs=(again,))
         await store.enqueue(batch)
         await store.disable_queues(["q"], DisabledMode.REJECT, "ann")
         with pytest.raises(QueueDisabled):
             await put_in(store, latest(mode, record=b"3"))
         assert (await row(store, first)).record == b"2"
-        assert await store.enqueue(Batch(id=batch.id, jobs=(again,), retry=True)) == [Enqueued(first.id, False)]
+        assert await store.enqueue(JobBatch(id=batch.id, jobs=(again,), retry=True)) == [Enqueued(first.id, False)]
 
     @pytest.mark.parametrize("mode", MODES)
     async def test_skip_leaves_a_replaced_job_waiting(self, store: Store, mode: KeyMode) -> None:

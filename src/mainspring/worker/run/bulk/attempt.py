@@ -30,7 +30,7 @@ class BulkAttempt(RunningAttempt):
         self.settled: list[tuple[RunningAttempt, Ack]] = []
         self.early = any(each.early for each in items)
         self.limited = any(each.limited for each in items)
-        self.scarce = any(each.scarce for each in items)
+        self.takes_capacity = any(each.takes_capacity for each in items)
 
     @property
     def jobs(self) -> Sequence[RunningAttempt]:

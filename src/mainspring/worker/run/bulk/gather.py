@@ -156,7 +156,8 @@ class BulkGatherer:
     def _by_value(attempt: RunningAttempt, bulk: Bulk) -> Hashable:
         if bulk.by is None:
             return None
-        [item] = decode_record(attempt.spec, attempt.claim.record).args  # decoded again in the slot, with its secrets
+        # decoded again in the slot, with its secrets
+        [item] = decode_record(attempt.spec, attempt.claim.record, attempt.inputs).args
         value = bulk.by(item)
         hash(value)
         return value

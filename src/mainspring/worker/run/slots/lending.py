@@ -119,8 +119,8 @@ class SlotLender:
         self._logged.add(attempt.spec.name)
         log.warning(
             "task %r waits for another job inside its body; meanwhile its slot runs other jobs.\n"
-            "  Better spawn the children with ctx.spawn(...), and raise Snooze(...) until they have ended. "
-            "Flows, which join children without waiting, come in a later release.",
+            "  Better let a flow wait: group(child.s(1), child.s(2)) | after. "
+            "ctx.spawn(...) starts a child without waiting.",
             attempt.spec.name,
         )
 

@@ -30,6 +30,8 @@ from mainspring.worker.run.attempt import RunningAttempt
 from mainspring.worker.run.bulk.executor import BulkExecutor
 from mainspring.worker.run.classify import ending_error
 from mainspring.worker.run.executor import LOOK_AGAIN, Executor
+from mainspring.worker.run.flows.replaced import is_flow, replace
+from mainspring.worker.run.forked import end_forked_child
 from mainspring.worker.run.slots.base import ClaimAhead, Finish
 from mainspring.worker.run.timeouts import AttemptTimeouts
 
@@ -206,9 +208,14 @@ class SlotThread:
             ends.append(late)
             self._leave()
         end = ends[0]
-        if isinstance(end, _Returned):
+        if not isinstance(end, _Returned):
+            return executor.ack_failure(attempt, end)
+        if not is_flow(end.value):
             return executor.ack_success(attempt, end.value)
-        return executor.ack_failure(attempt, end)
+        try:
+            return executor.ack_success(attempt, replace(attempt, end.value))
+        except Exception as error:  # noqa: BLE001 - an error of the enqueue is an error of the body
+            return executor.ack_failure(attempt, error)
 
     def _body(
         self, attempt: RunningAttempt, executor: Executor | BulkExecutor, ends: list[_Returned | BaseException]
@@ -223,9 +230,11 @@ class SlotThread:
             self._inside = (
                 False  # a plain assignment on both ways out: no exception is raised between the body's end and this
             )
+            end_forked_child(attempt)
             ends.append(_Returned(value))
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends its attempt, not the worker
             self._inside = False
+            end_forked_child(attempt, error)
             ends.append(error)
 
     def _enter(self, attempt: RunningAttempt, executor: Executor | BulkExecutor) -> None:

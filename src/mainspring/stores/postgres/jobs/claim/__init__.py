@@ -29,14 +29,16 @@ _ID, _RECORD = 1, 13
 
 
 def claim_params(turn: Turn) -> dict[str, Any]:
-    """The parameters of a turn that say what it wants."""
-    wants = [(number, lane) for number, want in enumerate(turn.wants, start=1) for lane in want.lanes]
+    """The parameters of a turn that say what it wants. A want ahead in the lanes of the want before has no lanes."""
+    wants = [
+        (number, lane) for number, want in enumerate(turn.wants, start=1)
+        if not (number > 1 and want.ahead and want.lanes == turn.wants[number - 2].lanes) for lane in want.lanes
+    ]  # fmt: skip
     return {
         "want": numbers([number for number, _ in wants]),
         "lane": [lane for _, lane in wants],
-        "n": numbers([want.n for want in turn.wants]),
-        "oldest": numbers([want.oldest for want in turn.wants]),
-        "max_scarce": numbers([want.limited for want in turn.wants]),
+        "n": numbers([want.n if want.lanes else 0 for want in turn.wants]),
+        "ahead": [want.ahead for want in turn.wants],
         "inline": INLINE // max(1, sum([want.n for want in turn.wants])),
         "max_bytes": MAX_BYTES,
     }

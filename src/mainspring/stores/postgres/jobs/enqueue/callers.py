@@ -9,8 +9,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from mainspring.errors import WrongConnection
-from mainspring.jobs.records import Batch
-from mainspring.schedules.records import part_of
+from mainspring.jobs.records import JobBatch
 from mainspring.stores.postgres.driver.database import Database
 from mainspring.stores.postgres.driver.session import Params, Rows, run_on
 from mainspring.stores.postgres.driver.statements import fill_schema
@@ -69,17 +68,12 @@ class CallerConnections:
         return self._identity
 
 
-def refuse_inside(batch: Batch) -> None:
+def refuse_inside(batch: JobBatch) -> None:
     """Refuse jobs that would keep running jobs from ending while the caller's transaction is open."""
     if any(job.unique is not None and job.unique.mode == "keep_last" for job in batch.jobs):
         raise WrongConnection(
             'a job whose key has mode="keep_last" cannot be enqueued through connection= on PostgreSQL',
             hint="The running job could not end before your transaction ends. Enqueue the new job after the commit.",
-        )
-    if batch.forced and any(part_of(job.marks) is not None for job in batch.jobs):
-        raise WrongConnection(
-            "a schedule's run that skips dependencies (forced) cannot be enqueued through connection= on PostgreSQL",
-            hint="The held runs could not end before your transaction ends. Enqueue the new job after the commit.",
         )
 
 

@@ -13,8 +13,52 @@ create function {schema}.count_walked_v1() returns bigint language sql as $$
         + {WALKED_PAGE} * pg_stat_get_xact_blocks_fetched('{schema}.jobs_ready'::regclass)
 $$;
 
--- claim_above: ready -> running in these base lanes, priority by priority, above the marks. A priority without a mark
--- is read whole.
+-- find_levels_above: the first job above the marks of each priority in use in these base lanes. A priority without a
+-- mark is read whole.
+create function {schema}.find_levels_above_v1(
+    p_lanes text[], p_low_lane text[], p_low_priority integer[], p_low_seq bigint[], p_now bigint
+) returns table (lane text, priority integer, seq bigint) language plpgsql as $$
+#variable_conflict use_column
+begin
+    return query
+    with recursive known as (
+        select l.lane, l.priority, l.seq from unnest(p_low_lane, p_low_priority, p_low_seq) as l(lane, priority, seq)
+        where l.lane = any(p_lanes)
+    ), gaps as (  -- the priorities between a mark and the next, and those above the first mark
+        select k.lane, k.priority - 1 as top, coalesce(
+            (select max(o.priority) + 1 from known o where o.lane = k.lane and o.priority < k.priority), {LOWEST_INTEGER}
+        ) as bottom from known k
+        union all
+        select k.lane, {HIGHEST_INTEGER}, max(k.priority) + 1 from known k group by k.lane
+    ), levels as (
+        select g.lane, g.bottom, n.priority, n.seq from gaps g cross join lateral (
+            select j.priority, j.seq from {schema}.jobs j
+            where j.state = {READY} and j.lane = g.lane and j.priority <= g.top and j.priority >= g.bottom
+                and (j.expires is null or j.expires > p_now)
+            order by j.priority desc, j.seq limit 1
+        ) n
+        union all
+        select v.lane, v.bottom, n.priority, n.seq from levels v cross join lateral (
+            select j.priority, j.seq from {schema}.jobs j
+            where j.state = {READY} and j.lane = v.lane and j.priority < v.priority and j.priority >= v.bottom
+                and (j.expires is null or j.expires > p_now)
+            order by j.priority desc, j.seq limit 1
+        ) n
+    )
+    select v.lane, v.priority, v.seq from levels v
+    union all
+    select k.lane, k.priority, n.seq from known k cross join lateral (
+        select j.seq from {schema}.jobs j
+        where j.state = {READY} and j.lane = k.lane and j.priority = k.priority and j.seq >= k.seq
+            and (j.expires is null or j.expires > p_now)
+        order by j.seq limit 1
+    ) n;
+end
+$$;
+
+-- claim_above: ready -> running in these base lanes, above the marks: from the priority whose first job has the lowest
+-- order key, up to the first job of the next priority, and so on. When other turns have locked these jobs, what is left
+-- of each priority.
 create function {schema}.claim_above_v1(
     p_lanes text[], p_n integer, p_worker text, p_number bigint, p_now bigint,
     p_low_lane text[], p_low_priority integer[], p_low_seq bigint[], p_inline integer, p_max_bytes bigint
@@ -24,35 +68,34 @@ create function {schema}.claim_above_v1(
 ) language plpgsql as $$
 #variable_conflict use_column
 declare
-    v_range record;
+    v_level record;
     v_got integer;
     v_left integer := p_n;
-    v_bytes_left bigint;
+    v_bytes_left bigint := p_max_bytes;
+    v_contended boolean := false;
 begin
-    for v_range in
-        -- For each lane: the priorities above the first mark, each mark, and the priorities between a mark and the
-        -- next.
-        with known as (
-            select l.lane, l.priority, l.seq from unnest(p_low_lane, p_low_priority, p_low_seq) as l(lane, priority, seq)
-            where l.lane = any(p_lanes)
-        )
-        select k.lane, k.priority as top, k.priority as bottom, k.seq from known k
-        union all
-        select k.lane, k.priority - 1, coalesce(
-            (select max(o.priority) + 1 from known o where o.lane = k.lane and o.priority < k.priority), {LOWEST_INTEGER}
-        ), null from known k
-        union all
-        select k.lane, {HIGHEST_INTEGER}, max(k.priority) + 1, null from known k group by k.lane
-        order by top desc, lane
+    <<again>>
     loop
-        exit when v_left <= 0;
-        v_bytes_left := p_max_bytes - {schema}.count_claimed_bytes_v1(p_worker, p_number);
-        exit when v_bytes_left <= 0;
-        return query select t.* from {schema}.claim_lane_v1(
-            v_range.lane, v_range.top, v_range.bottom, v_range.seq, v_left, p_worker, p_number, p_now, p_inline, v_bytes_left
-        ) t;
-        get diagnostics v_got = row_count;
-        v_left := v_left - v_got;
+        for v_level in
+            select l.*, lead({schema}.order_key_v1(l.seq, l.priority)) over w as following
+            from {schema}.find_levels_above_v1(p_lanes, p_low_lane, p_low_priority, p_low_seq, {schema}.now_v1(p_now)) l
+            window w as (order by {schema}.order_key_v1(l.seq, l.priority), l.lane, l.priority)
+            order by {schema}.order_key_v1(l.seq, l.priority), l.lane, l.priority
+        loop
+            exit again when v_left <= 0;
+            v_bytes_left := p_max_bytes - {schema}.count_claimed_bytes_v1(p_worker, p_number);
+            exit again when v_bytes_left <= 0;
+            -- Two first jobs with the same key: + 1, so that a step takes at least one job.
+            return query select t.* from {schema}.claim_lane_v1(
+                v_level.lane, v_level.priority, v_level.seq, case when not v_contended then v_level.following + 1 end,
+                v_left, p_worker, p_number, p_now, p_inline, v_bytes_left
+            ) t;
+            get diagnostics v_got = row_count;
+            v_left := v_left - v_got;
+            v_contended := v_contended or v_got = 0;
+            exit when not v_contended;
+        end loop;
+        exit when v_contended or not found;
     end loop;
 end
 $$;

@@ -10,13 +10,13 @@ begin
 end
 $$;
 
--- claim_lane: ready -> running for the first p_n jobs of a lane without limits, of the priorities from p_top down to
--- p_bottom; with p_from of the one priority p_top, from that seq on. Or of a lane whose unkeyed buckets the caller has
--- locked and which have capacity for p_n: then up to the first job that has costs. Jobs behind the one whose record
--- passes p_max_bytes stay ready. One statement, and rows are found by their ctid: nearly every claim goes this way.
+-- claim_lane: ready -> running for the first p_n jobs of a lane at one priority, from a seq on and before the order key
+-- p_before (null: all of them). The lane has no limits, or the caller has locked its unkeyed buckets and they have
+-- capacity for p_n: then up to the first job that has costs. Jobs behind the one whose record passes p_max_bytes stay
+-- ready. One statement, and rows are found by their ctid: nearly every claim goes this way.
 create function {schema}.claim_lane_v1(
-    p_lane text, p_top integer, p_bottom integer, p_from bigint, p_n integer, p_worker text, p_number bigint, p_now bigint,
-    p_inline integer, p_max_bytes bigint
+    p_lane text, p_priority integer, p_from bigint, p_before bigint, p_n integer, p_worker text, p_number bigint,
+    p_now bigint, p_inline integer, p_max_bytes bigint
 ) returns table (
     kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer,
     crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text
@@ -24,24 +24,17 @@ create function {schema}.claim_lane_v1(
 #variable_conflict use_column
 declare
     v_now bigint := {schema}.now_v1(p_now);
+    v_end bigint := coalesce(p_before + p_priority * {PRIORITY_STEP}, {ABOVE_ALL_SEQS});
 begin
     return query
-    with one as (
-        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes,
+    with locked as (
+        select j.ctid as at, j.seq, octet_length(j.record) as bytes,
             case when j.costs is null then 0 else p_max_bytes end as costly from {schema}.jobs j
-        where p_from is not null and j.state = {READY} and j.lane = p_lane and j.priority = p_top and j.seq >= p_from
+        where j.state = {READY} and j.lane = p_lane and j.priority = p_priority and j.seq >= p_from and j.seq < v_end
             and (j.expires is null or j.expires > v_now)
         order by j.seq limit p_n for update skip locked
-    ), several as (
-        select j.ctid as at, j.priority, j.seq, octet_length(j.record) as bytes,
-            case when j.costs is null then 0 else p_max_bytes end as costly from {schema}.jobs j
-        where p_from is null and j.state = {READY} and j.lane = p_lane and j.priority <= p_top and j.priority >= p_bottom
-            and (j.expires is null or j.expires > v_now)
-        order by j.priority desc, j.seq limit p_n for update skip locked
-    ), locked as (
-        select * from one union all select * from several
     ), picked as (
-        select l.at, sum(l.bytes + l.costly) over (order by l.priority desc, l.seq) - l.bytes as before from locked l
+        select l.at, sum(l.bytes + l.costly) over (order by l.seq) - l.bytes as before from locked l
     ), taken as (
         update {schema}.jobs j
         set state = {RUNNING}, token = greatest(j.token + 1, v_now), worker = p_worker, turn = p_number,
@@ -51,16 +44,16 @@ begin
     )
     select 'claim', t.id, t.token, t.task, t.queue, t.lane::text, t.priority, t.attempt, t.epoch,
         t.crashes, t.early, t.enqueued, t.expires, case when octet_length(t.record) <= p_inline then t.record end, t.turn,
-        case when t.schedule is not null then 'schedule' end
-    from taken t order by t.priority desc, t.seq;
+        null::text
+    from taken t order by t.seq;
 end
 $$;
 
 -- claim_jobs: ready -> running for rows that the caller has locked. The token of a job always grows. Jobs behind the
 -- one whose record passes p_max_bytes stay ready: they are locked, so hidden, until the turn ends.
--- returns the claims in the order of the ids; the note of claims in p_scarce says so
+-- returns the claims in the order of the ids
 create function {schema}.claim_jobs_v1(
-    p_ids bytea[], p_scarce bytea[], p_worker text, p_number bigint, p_now bigint, p_inline integer, p_max_bytes bigint
+    p_ids bytea[], p_worker text, p_number bigint, p_now bigint, p_inline integer, p_max_bytes bigint
 ) returns table (
     kind text, id bytea, token bigint, task text, queue text, lane text, priority integer, attempt integer, epoch integer,
     crashes integer, early boolean, enqueued bigint, expires bigint, record bytea, turn bigint, note text
@@ -97,8 +90,7 @@ begin
     end if;
     return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
         j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn,
-        nullif(concat_ws(' ', case when j.id = any(p_scarce) then 'scarce' end, case when j.schedule is not null
-            then 'schedule' end), '')
+        null::text
     from unnest(v_ids) with ordinality as p(id, n) join {schema}.jobs j on j.id = any(array[p.id]) order by p.n;
 end
 $$;
@@ -134,12 +126,12 @@ returns table (
 begin
     return query select 'claim', j.id, j.token, j.task, j.queue, j.lane::text, j.priority, j.attempt, j.epoch,
         j.crashes, j.early, j.enqueued, j.expires, case when octet_length(j.record) <= p_inline then j.record end, j.turn,
-        case when j.schedule is not null then 'schedule' end
+        null::text
     from {schema}.jobs j
     where j.state = {RUNNING} and j.worker = p_worker and j.turn > p_seen
         and (p_held is null or not exists (
             select 1 from unnest(p_held, p_held_token) as h(id, token) where h.id = j.id and h.token = j.token
         ))
-    order by j.turn, j.priority desc, j.seq;
+    order by j.turn, {schema}.order_key_v1(j.seq, j.priority), j.seq;
 end
 $$;

@@ -13,12 +13,22 @@ begin
 end
 $$;
 
--- has_one_priority: whether all ready jobs of a lane have this priority, that of its first job.
-create function {schema}.has_one_priority_v1(p_lane text, p_priority integer) returns boolean language plpgsql as $$
+-- find_other_key: the lowest order key of the first jobs of the other, lower priorities of a lane; null if all its ready
+-- jobs have this priority, that of its first job.
+create function {schema}.find_other_key_v1(p_lane text, p_priority integer) returns bigint language plpgsql as $$
+declare
+    v_lowest bigint;
+    v_next record;
 begin
-    return not exists (
-        select 1 from {schema}.jobs j where j.state = {READY} and j.lane = p_lane and j.priority < p_priority
-    );
+    loop
+        select j.priority, {schema}.order_key_v1(j.seq, j.priority) as key into v_next from {schema}.jobs j
+        where j.state = {READY} and j.lane = p_lane and j.priority < p_priority
+        order by j.priority desc, j.seq limit 1;
+        exit when not found;
+        p_priority := v_next.priority;
+        v_lowest := least(v_lowest, v_next.key);
+    end loop;
+    return v_lowest;
 end
 $$;
 
@@ -43,7 +53,7 @@ $$;
 
 -- lock_limits: lock what a turn must lock before it touches a job row. p_acked are the buckets of its acks.
 create function {schema}.lock_limits_v1(
-    p_lanes {schema}.lane_v1[], p_acked text[], p_n integer[], p_max_scarce integer[], p_acks {schema}.ack_v1[], p_exact boolean,
+    p_lanes {schema}.lane_v1[], p_acked text[], p_n integer[], p_ahead boolean[], p_acks {schema}.ack_v1[],
     p_worker text, p_before bigint, p_now bigint
 ) returns {schema}.limit_locks_v1 language plpgsql as $$
 declare
@@ -52,11 +62,12 @@ declare
     v_lanes {schema}.lane_v1[] := p_lanes;
     v_reply {schema}.limit_locks_v1;
     v_all bigint := 0;
+    v_exact boolean := false;
     v_n integer;
 begin
-    if 0 >= any(p_max_scarce) then
+    if true = any(p_ahead) then
         v_ahead := array(select r.name from unnest(v_capacities) r where {schema}.compute_headroom_v1(r) > 0);
-        if 0 >= all(p_max_scarce) then
+        if true = all(p_ahead) then
             v_lanes := {schema}.claimable_ahead_v1(p_lanes, v_ahead);
             if cardinality(v_lanes) < cardinality(p_lanes) then
                 v_capacities := array(select r from unnest(v_capacities) r
@@ -65,14 +76,14 @@ begin
         end if;
     end if;
     if cardinality(p_acks) > 0 then
-        p_exact := p_exact or exists (
-            select 1 from unnest(p_acks) a where a.slow > 0 or a.spent is not null or a.buckets is not null or a.fault is not null
+        v_exact := exists (
+            select 1 from unnest(p_acks) a where a.slow > 0 or a.spent is not null or a.buckets is not null
         );
     end if;
     foreach v_n in array p_n loop
         v_all := v_all + greatest(v_n, 0);
     end loop;
-    v_reply := {schema}.lock_unkeyed_v1(v_lanes, p_acked, v_capacities, v_all, p_exact, p_worker, p_now);
+    v_reply := {schema}.lock_unkeyed_v1(v_lanes, p_acked, v_capacities, v_all, v_exact, p_worker, p_now);
     v_reply.ahead := v_ahead;
     return v_reply;
 end
@@ -172,6 +183,34 @@ begin
             perform pg_advisory_xact_lock(hashtextextended('{schema} unkeyed ' || v_name, 1 + v_first));
         end if;
     end loop;
+end
+$$;
+
+-- passes_over: whether a turn, which asked for p_n jobs in these lanes, has passed over a job that may start, but is not
+-- claimed ahead of a free slot. A job behind the last claimed one is not passed over.
+create function {schema}.passes_over_v1(p_lanes {schema}.lane_v1[], p_n bigint, p_worker text, p_number bigint, p_now bigint)
+returns boolean language plpgsql as $$
+declare
+    v_capacities {schema}.capacity_v1[] := {schema}.read_capacities_v1({schema}.list_unkeyed_v1(p_lanes, '{}'), p_now);
+    v_plentiful text[] := array(select r.name from unnest(v_capacities) r where {schema}.compute_headroom_v1(r) > 0);
+    v_full text[] := array(select r.name from unnest(v_capacities) r where r.available <= 0);
+    v_claimable text[] := array(select l.lane from unnest({schema}.claimable_ahead_v1(p_lanes, v_plentiful)) l);
+    v_last bigint;
+begin
+    select max({schema}.order_key_v1(j.seq, j.priority)) into v_last from {schema}.jobs j
+    where j.state = {RUNNING} and j.worker = p_worker and j.turn = p_number having count(*) >= p_n;
+    return exists (
+        select 1 from unnest(p_lanes) l cross join lateral (
+            (select j.seq, j.priority from {schema}.jobs j
+                where not l.keyed and j.state = {READY} and j.lane = l.lane and (j.expires is null or j.expires > p_now)
+                order by j.priority desc, j.seq limit 1)
+            union all
+            (select k.seq, k.priority from {schema}.keyed_lanes k
+                where l.keyed and k.waits_for is null and k.lane_set = l.lane order by k.priority desc, k.seq limit 1)
+        ) h
+        where l.lane <> all(v_claimable) and not l.buckets && v_full
+            and coalesce({schema}.order_key_v1(h.seq, h.priority) < v_last, true)
+    );
 end
 $$;
 

@@ -180,8 +180,7 @@ begin
 end
 $$;
 
--- compute_headroom: how much can be claimed before the bucket is scarce (see PLENTIFUL); below 1 the bucket is scarce
--- now.
+-- compute_headroom: how much can be claimed ahead of a free slot: the bucket stays plentiful (see PLENTIFUL).
 create function {schema}.compute_headroom_v1(p_capacity {schema}.capacity_v1) returns bigint language plpgsql immutable as $$
 begin
     return case

@@ -51,9 +51,6 @@ begin
     if v_names is not null then
         perform {schema}.charge_rates_v1(p_worker, v_names, v_amounts, v_times, p_now);
     end if;
-    if {schema}.names_breaker_v1(p_names) then
-        perform {schema}.begin_probes_v1(p_names, p_now);
-    end if;
 end
 $$;
 
@@ -70,9 +67,6 @@ begin
     into v_rates, v_times from {schema}.limits l where l.name = any(p_names) and l.kind in ({LIMIT_RATE}, {LIMIT_SMOOTH});
     if v_rates is not null then
         perform {schema}.charge_rates_v1(p_worker, v_rates, array_fill(p_n, array[cardinality(v_rates)]), v_times, p_now);
-    end if;
-    if {schema}.names_breaker_v1(p_names) then
-        perform {schema}.begin_probes_v1(p_names, p_now);
     end if;
 end
 $$;

@@ -1,7 +1,6 @@
 -- Lanes that wait for capacity.
 --
--- A keyed lane (a lane with a key in its name, see lanes.sql) has a row in keyed_lanes for each priority in which it
--- has ready jobs. Claims read these rows in their order. A row whose first job has no capacity leaves the order:
+-- A keyed lane (see lanes.sql) has a row in keyed_lanes for each priority in which it has ready jobs. Claims read these rows in their order. A row whose first job has no capacity leaves the order:
 -- waits_for names the bucket, recheck_at the moment at which the bucket may have capacity again, if that is known. "To
 -- recheck" a row means to put it back into the order. A lane without keys has no row; if its unkeyed bucket is full,
 -- waiting_queues notes the queue.
@@ -13,48 +12,10 @@ begin
 end
 $$;
 
--- add_lane_rows: these jobs may have become ready, or may have a new priority: give each keyed lane a row in its place.
--- A row that exists is locked, so that a claim which finds its lane empty does not delete it. If a claim has deleted
--- the row first, this function waits for the claim and inserts a new row. p_open: a caller's transaction that may stay
--- open for long: nothing is locked, and a row is inserted in any case.
-create function {schema}.add_lane_rows_v1(p_ids bytea[], p_open boolean) returns void language plpgsql as $$
-declare
-    v_heads {schema}.lane_head_v1[] := array(
-        select row(
-            j.lane, j.priority, min(j.seq), left(j.home, k.at) || substr(j.lane, length(j.home) + 1), j.queue, j.buckets
-        )::{schema}.lane_head_v1
-        from {schema}.jobs j cross join lateral (select {schema}.key_position_v1(j.home, j.queue) as at) k
-        where j.id = any(p_ids) and j.buckets is not null and k.at > 0 and j.state || '' = {READY}
-        group by j.lane, j.priority, j.home, k.at, j.queue, j.buckets
-    );
-    v_present {schema}.lane_head_v1[] := '{}';
-begin
-    if cardinality(v_heads) = 0 then
-        return;
-    end if;
-    if not p_open and current_setting('transaction_isolation') = 'read committed' then
-        v_present := array(
-            select row(l.lane, l.priority, 0, null, null, null)::{schema}.lane_head_v1
-                from unnest(v_heads) n join {schema}.keyed_lanes l
-                on l.lane = any(array[n.lane]) and l.priority = n.priority and l.seq <= n.seq
-            for key share of l
-        );
-    end if;
-    -- Grouped: to search a list for each lane of a large batch takes longer than a call may.
-    insert into {schema}.keyed_lanes (lane, priority, seq, lane_set, queue, buckets, vtime)
-    select s.lane, s.priority, max(s.seq), max(s.lane_set), max(s.queue), max(s.buckets), {schema}.first_vtime_v1(s.lane,
-        max(s.queue), s.priority)
-    from (
-        select n.*, false as there from unnest(v_heads) n union all select t.*, true from unnest(v_present) t
-    ) s
-    group by s.lane, s.priority having not bool_or(s.there);
-end
-$$;
-
 -- recheck_lanes: these buckets, which the caller has locked, may have capacity: of each lane set, as many lanes that
--- wait for one of them as it has places go back into the order: the first by priority and the first by age, for a claim
--- may ask for either. Lanes of a set differ only in their other keys: a lane that must wait for one of these, or is
--- empty, rechecks the next lane (see settle_lane_rows). p_rates: also for rates, to which something was given back.
+-- wait for one of them as it has places go back into the order: the first by their order keys. Lanes of a set differ
+-- only in their other keys: a lane that must wait for one of these, or is empty, rechecks the next lane (see
+-- settle_lane_rows). p_rates: also for rates, to which something was given back.
 -- returns the rechecked rows
 create function {schema}.recheck_lanes_v1(p_names text[], p_rates boolean, p_now bigint) returns bigint[] language plpgsql as $$
 declare
@@ -89,8 +50,9 @@ begin
             order by l.priority desc limit 1
         ) n
     ), first as (
-        select f.id, v.places, row_number() over (partition by v.name, v.lane_set order by v.priority desc, f.seq) as nth,
-            row_number() over (partition by v.name, v.lane_set order by f.seq) as nth_by_age
+        select f.id, v.places, row_number() over (
+            partition by v.name, v.lane_set order by {schema}.order_key_v1(f.seq, v.priority), f.id
+        ) as nth
         from levels v cross join lateral (
             select l.id, l.seq from {schema}.keyed_lanes l where l.waits_for = v.name and l.lane_set = v.lane_set
                 and l.priority = v.priority
@@ -98,7 +60,7 @@ begin
         ) f
     )
     select coalesce(array_agg(f.id order by f.id), '{}') into v_lanes from first f
-    where f.nth <= f.places or f.nth_by_age <= f.places;
+    where f.nth <= f.places;
     perform 1 from unnest(v_lanes) as i(id) join {schema}.keyed_lanes l on l.id = any(array[i.id]) for no key update of l;
     update {schema}.keyed_lanes l set waits_for = null, recheck_at = null from unnest(v_lanes) as i(id)
         where l.id = any(array[i.id]);
@@ -190,6 +152,43 @@ begin
 end
 $$;
 
+-- find_first_jobs: of each of these rows whose buckets are all locked, the seq of the first ready job of the lane, null
+-- if the lane is empty; the bucket that this job waits for, null if it may start; the moment at which to look again, if
+-- that is known; whether a rate makes it wait; whether the lane has another of these rows; and the place of the job in
+-- the order. A row behind a row of the same lane that waits for a rate waits for the same.
+create function {schema}.find_first_jobs_v1(
+    p_examined bigint[], p_locked text[], p_capacities {schema}.capacity_v1[], p_now bigint
+) returns table (
+    id bigint, lane text, buckets text[], seq bigint, head bigint, name text, moment bigint, by_rate boolean, again boolean,
+    place bigint
+) language sql stable as $$
+    select l.id, l.lane, l.buckets, l.seq, h.seq, coalesce(a.name, f.name),
+        case when a.name is null then f.moment else a.moment end, a.name is not null or f.by_rate,
+        row_number() over (partition by l.lane, l.priority order by l.id) > 1,
+        {schema}.order_key_v1(coalesce(h.seq, l.seq), l.priority)
+    from {schema}.read_lane_rows_v1(p_examined) l
+    left join lateral (
+        select j.seq, j.costs from {schema}.jobs j
+        where j.state = {READY} and j.lane = l.lane and j.priority = l.priority order by j.seq limit 1
+    ) h on true
+    left join lateral (
+        -- A full unkeyed bucket holds back the whole lane set: its lanes stay in the order.
+        select r.name, {schema}.find_recheck_time_v1(r.name, r.kind, coalesce(h.costs[u.n], 1), p_now) as moment,
+            r.unit > 0 as by_rate
+        from unnest(l.buckets) with ordinality as u(name, n) join unnest(p_capacities) r on r.name = u.name
+        where h.seq is not null and r.available < greatest(1, least(coalesce(h.costs[u.n], 1), r.cap))
+            and (r.available > 0 or strpos(r.name, '=') > 0)
+        order by 2 desc nulls first limit 1
+    ) f on true
+    left join lateral (
+        select o.waits_for as name, o.recheck_at as moment from {schema}.keyed_lanes o
+        where h.seq is not null and o.lane = l.lane and o.priority <> l.priority and {schema}.waits_for_rate_v1(o)
+            and {schema}.order_key_v1(o.seq, o.priority) < {schema}.order_key_v1(h.seq, l.priority)
+        order by {schema}.order_key_v1(o.seq, o.priority) limit 1
+    ) a on true
+    where l.buckets <@ p_locked
+$$;
+
 -- settle_lane_rows: bring rows that a claim examined up to date, if the claim has locked all their buckets: a row moves
 -- to the place of its first job; waits, if that job has no capacity; is deleted, if the lane is empty. Capacity that a
 -- waiting or deleted row leaves unused is passed on to other lanes.
@@ -216,29 +215,7 @@ declare
     v_at integer;
 begin
     for v_row in
-        select l.id, l.seq, l.lane, l.buckets, h.seq as head, coalesce(a.name, f.name) as name,
-            case when a.name is null then f.moment else a.moment end as moment, a.name is not null or f.by_rate as by_rate,
-            row_number() over (partition by l.lane, l.priority order by l.id) > 1 as again
-        from {schema}.read_lane_rows_v1(p_examined) l
-        left join lateral (
-            select j.seq, j.costs from {schema}.jobs j
-            where j.state = {READY} and j.lane = l.lane and j.priority = l.priority order by j.seq limit 1
-        ) h on true
-        left join lateral (
-            -- A full unkeyed bucket holds back the whole lane set: its lanes stay in the order.
-            select r.name, {schema}.find_recheck_time_v1(r.name, r.kind, coalesce(h.costs[u.n], 1), p_now) as moment,
-                r.unit > 0 as by_rate
-            from unnest(l.buckets) with ordinality as u(name, n) join unnest(v_capacities) r on r.name = u.name
-            where h.seq is not null and r.available < greatest(1, least(coalesce(h.costs[u.n], 1), r.cap))
-                and (r.available > 0 or strpos(r.name, '=') > 0)
-            order by 2 desc nulls first limit 1
-        ) f on true
-        left join lateral (
-            select o.waits_for as name, o.recheck_at as moment from {schema}.keyed_lanes o
-            where h.seq is not null and o.lane = l.lane and o.priority > l.priority and {schema}.waits_for_rate_v1(o)
-            order by o.priority desc limit 1
-        ) a on true
-        where l.buckets <@ p_locked order by l.priority desc
+        select r.* from {schema}.find_first_jobs_v1(p_examined, p_locked, v_capacities, p_now) r order by r.place
     loop
         -- A row behind a row of the same lane that waits for a rate waits with it.
         v_at := array_position(v_rate_lanes, v_row.lane::text);
@@ -300,40 +277,40 @@ begin
 end
 $$;
 
--- next_lane_rows: the next rows in the order of these lane sets, by age or by (priority desc, seq), without those in
--- p_examined.
-create function {schema}.next_lane_rows_v1(p_lane_sets text[], p_size integer, p_age boolean, p_examined bigint[])
-returns bigint[]
+-- next_lane_rows: the next rows in the order of these lane sets, without those in p_examined: the first of each
+-- priority, merged by their order keys.
+create function {schema}.next_lane_rows_v1(p_lane_sets text[], p_size integer, p_examined bigint[]) returns bigint[]
 language plpgsql as $$
 begin
-    if p_age then
-        return array(
-            with recursive levels as (
-                select g.lane_set, n.priority from unnest(p_lane_sets) as g(lane_set) cross join lateral (
-                    select l.priority from {schema}.keyed_lanes l where l.waits_for is null and l.lane_set = g.lane_set
-                    order by l.priority desc limit 1
-                ) n
-                union all
-                select v.lane_set, n.priority from levels v cross join lateral (
-                    select l.priority from {schema}.keyed_lanes l
-                        where l.waits_for is null and l.lane_set = v.lane_set and l.priority < v.priority
-                    order by l.priority desc limit 1
-                ) n
-            )
-            select x.id from levels v cross join lateral (
-                select l.id, l.seq from {schema}.keyed_lanes l
-                where l.waits_for is null and l.lane_set = v.lane_set and l.priority = v.priority and l.id <> all(p_examined)
-                order by l.seq limit p_size
-            ) x order by x.seq limit p_size
-        );
-    end if;
     return array(
-        select x.id from unnest(p_lane_sets) as g(lane_set) cross join lateral (
-            select l.id, l.priority, l.seq from {schema}.keyed_lanes l
-            where l.waits_for is null and l.lane_set = g.lane_set and l.id <> all(p_examined)
-            order by l.priority desc, l.seq limit p_size
-        ) x order by x.priority desc, x.seq limit p_size
+        select x.id from {schema}.list_levels_v1(p_lane_sets) v cross join lateral (
+            select l.id, {schema}.order_key_v1(l.seq, l.priority) as key from {schema}.keyed_lanes l
+            where l.waits_for is null and l.lane_set = v.lane_set and l.priority = v.priority and l.id <> all(p_examined)
+            order by l.seq limit p_size
+        ) x order by x.key, x.id limit p_size
     );
+end
+$$;
+
+-- list_levels: the priorities of the rows that are in the order of these lane sets.
+create function {schema}.list_levels_v1(p_lane_sets text[]) returns table (lane_set text, priority integer)
+language plpgsql as $$
+#variable_conflict use_column
+begin
+    return query
+    with recursive levels as (
+        select g.lane_set, n.priority from unnest(p_lane_sets) as g(lane_set) cross join lateral (
+            select l.priority from {schema}.keyed_lanes l where l.waits_for is null and l.lane_set = g.lane_set
+            order by l.priority desc limit 1
+        ) n
+        union all
+        select v.lane_set, n.priority from levels v cross join lateral (
+            select l.priority from {schema}.keyed_lanes l
+            where l.waits_for is null and l.lane_set = v.lane_set and l.priority < v.priority
+            order by l.priority desc limit 1
+        ) n
+    )
+    select v.lane_set, v.priority from levels v;
 end
 $$;
 

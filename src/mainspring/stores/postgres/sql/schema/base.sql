@@ -12,6 +12,30 @@ create function {schema}.now_v1(p_now bigint) returns bigint language sql volati
     select coalesce(p_now, (extract(epoch from clock_timestamp()) * {SECOND})::bigint)
 $$;
 
+-- order_key: the place of a ready job among all ready jobs; see order_key() in mainspring/jobs/records.py.
+create function {schema}.order_key_v1(p_seq bigint, p_priority integer) returns bigint language sql immutable as $$
+    select p_seq - p_priority * {PRIORITY_STEP}
+$$;
+
+-- follow_clock: move the sequence to the time, if it is behind by more than {SEQ_BEHIND} microseconds: seq is the time at
+-- which a job becomes ready, made unique. One session at a time does this, so the sequence never goes back. The lock is
+-- released in the same statement: a caller's transaction may stay open for long, and the others need the time meanwhile.
+create function {schema}.follow_clock_v1(p_now bigint) returns void language plpgsql as $$
+declare
+    v_lock bigint;
+begin
+    if coalesce(pg_sequence_last_value('{schema}.seq'::regclass), 0) >= p_now - {SEQ_BEHIND} then
+        return;
+    end if;
+    v_lock := hashtextextended('mainspring seq {schema}', 0);
+    perform case when pg_try_advisory_lock(v_lock) then row(
+        case when coalesce(pg_sequence_last_value('{schema}.seq'::regclass), 0) < p_now - {SEQ_BEHIND}
+            then setval('{schema}.seq', p_now) end,
+        pg_advisory_unlock(v_lock)
+    ) end;
+end
+$$;
+
 -- guard: refuse other isolation levels. Every function decides by statements with fresh snapshots; under another level
 -- the snapshots would be old.
 create function {schema}.guard_v1() returns void language plpgsql as $$

@@ -15,6 +15,14 @@ create table {schema}.workers (
     info bytea not null
 ) with (fillfactor = 50);
 
+-- Which worker leads a service of the fleet, until when, and how many workers it has counted.
+create table {schema}.leads (
+    service text primary key,
+    worker text not null,
+    until bigint not null,
+    fleet bigint not null
+) with (fillfactor = 50);
+
 create table {schema}.documents (
     kind text collate "C" not null,
     name text collate "C" not null,

@@ -2,6 +2,6 @@
 -- schema.
 grant usage on schema {schema} to {app};
 alter default privileges for role {owner} in schema {schema} grant select, insert, update, delete on tables to {app};
-alter default privileges for role {owner} in schema {schema} grant usage, select on sequences to {app};
+alter default privileges for role {owner} in schema {schema} grant usage, select, update on sequences to {app};
 alter default privileges for role {owner} in schema {schema} grant execute on functions to {app};
 alter default privileges for role {owner} revoke execute on functions from public;

@@ -4,12 +4,10 @@
 -- home: the lane by queue, slot, limits and keys; lane adds suspect and parked (see job_lane). lane is no generated
 -- column: the server would evaluate the expression for every row that a claim updates, a fifth of the cost of a turn
 -- worker: stays readable after an ack, so that a repeat of the ack is answered "already"; a rescue clears it
--- deps: the parents that the job waits for, and one more while its schedule holds it
--- followed: bits that tell for which ends the job has follow-up jobs
+-- deps: the edges that the job waits for
+-- followed: bits that tell for which ends the job has follow-up jobs, and whether it is a join
 -- counted: the job counts for the depth of its queue
 -- ordered: the reason of a cancel order for a running job
--- schedule: the schedule that the job belongs to. held_schedule, held_place: the job is held until other schedules have
--- succeeded; the place in the line of the schedule is that of its first enqueue
 create table {schema}.jobs (
     seq bigint not null default 0,
     token bigint not null default 0,
@@ -41,12 +39,8 @@ create table {schema}.jobs (
     ordered text,
     buckets text[],
     costs bigint[],
-    schedule text collate "C",
-    held_schedule text collate "C",
-    held_place bigint,
     check (state <> {RUNNING} or worker is not null),
-    check ((state = {BLOCKED}) = (deps > 0)),
-    check ((held_place is null) = (held_schedule is null) and (held_place is null or state = {BLOCKED}))
+    check ((state = {BLOCKED}) = (deps > 0))
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
 create index jobs_ready on {schema}.jobs (lane, priority desc, seq) where state = {READY};
@@ -55,7 +49,6 @@ create index jobs_running on {schema}.jobs (worker, turn) where state = {RUNNING
 create index jobs_ordered on {schema}.jobs (worker) where ordered is not null;
 create index jobs_expiring on {schema}.jobs (expires) where expires is not null and state <> {RUNNING};
 create index jobs_counted on {schema}.jobs (queue, enqueued, id) where counted and state <> {RUNNING};
-create index jobs_held on {schema}.jobs (held_schedule, held_place) where held_place is not null;
 
 -- partitioned by the day of the end, see prune.sql. drop_at: when a job with a keep of its own is pruned, or until when
 -- its pruning is postponed
@@ -80,6 +73,7 @@ create table {schema}.finished (
     record bytea not null,
     worker text,
     started bigint,
+    ran bigint,
     result bytea,
     error bytea,
     expires bigint,
@@ -91,7 +85,6 @@ create table {schema}.finished (
     label text,
     buckets text[],
     costs bigint[],
-    schedule text collate "C",
     check ((state = {CANCELLED}) = (reason is not null))
 ) partition by range (finished);
 create index finished_id on {schema}.finished (id);
@@ -108,7 +101,9 @@ create index dead_label on {schema}.dead ((coalesce(label, reason)));
 create table {schema}.edges (
     parent bytea not null,
     child bytea not null,
-    policy text not null check (policy in ({EDGE_FAIL}, {EDGE_IGNORE})),
+    policy text not null check (policy in (
+        {EDGE_FAIL}, {EDGE_IGNORE}, {EDGE_SKIP}, {EDGE_WAIT}, {EDGE_FAILED}, {EDGE_DEAD}, {EDGE_MEMBER}, {EDGE_HOLD}
+    )),
     primary key (parent, child)
 );
 create index edges_child on {schema}.edges (child);
@@ -153,12 +148,13 @@ create index retried_batches_at on {schema}.retried_batches (at);
 
 create type {schema}.ack_v1 as (
     n integer, id bytea, token bigint, outcome text, "to" text, reason text, delay bigint, due bigint,
-    result bytea, error bytea, label text, refund boolean, park boolean, slow bigint, spent jsonb,
-    fault text, buckets jsonb, schedule text
+    result bytea, error bytea, label text, refund boolean, unstarted boolean, park boolean, slow bigint,
+    spent jsonb, buckets jsonb, ran bigint
 );
 create type {schema}.ending_v1 as (
-    id bytea, state text, reason text, result bytea, error bytea, label text, note text, refund integer
+    id bytea, state text, reason text, result bytea, error bytea, label text, note text, refund integer, ran bigint
 );
 create type {schema}.ended_v1 as (id bytea, epoch integer, state text);
-create type {schema}.moved_v1 as (done bytea[], token bigint[], woken text[], schedules text[]);
+-- parents: whether one of the jobs is the parent of another job
+create type {schema}.moved_v1 as (done bytea[], token bigint[], woken text[], parents boolean);
 create type {schema}.taken_back_v1 as (id bytea, state text, reason text, charged boolean, due bigint);

@@ -15,3 +15,7 @@ create table {schema}.keys (
     replaced_by bytea
 ) with (fillfactor = 70);
 create index keys_job on {schema}.keys (job);
+
+-- what a new job keeps of the waiting job that it replaces: seq, if that job was ready; leaves: the limited lane that it
+-- was ready in
+create type {schema}.replaced_v1 as (at integer, enqueued bigint, epoch integer, seq bigint, queue text, leaves text);

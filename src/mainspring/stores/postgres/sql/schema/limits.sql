@@ -57,7 +57,8 @@ create table {schema}.rechecks (
 
 -- keyed lanes that have ready jobs of a priority, in the order of their first job. A row that waits for a bucket is not
 -- in the order until it is rechecked. Two rows of one lane and priority are harmless, and so is a row without jobs.
--- Lanes of fair keys have a vtime, the virtual time of their next claim
+-- Lanes of fair keys have a vtime, the virtual time of their next claim, and a step, by which a claim puts it back: one
+-- over the weight of the key
 create table {schema}.keyed_lanes (
     id bigint generated always as identity primary key,
     seq bigint not null,
@@ -68,7 +69,8 @@ create table {schema}.keyed_lanes (
     buckets text[] not null,
     waits_for text collate "C",
     recheck_at bigint,
-    vtime double precision
+    vtime double precision,
+    step double precision
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 create index keyed_lanes_lane on {schema}.keyed_lanes (lane, priority);
 create index keyed_lanes_order on {schema}.keyed_lanes (lane_set, priority desc, seq) where waits_for is null;
@@ -95,9 +97,8 @@ create type {schema}.lane_v1 as (
 create type {schema}.capacity_v1 as (
     name text, kind text, size bigint, used bigint, available bigint, cap bigint, unit bigint
 );
--- jobs that were chosen and locked, those of them that use a scarce bucket, the rows of keyed lanes that were examined,
--- the buckets that are locked by now
-create type {schema}.picked_v1 as (ids bytea[], scarce bytea[], examined bigint[], locked text[], more boolean);
+-- jobs that were chosen and locked, the rows of keyed lanes that were examined, the buckets that are locked by now
+create type {schema}.picked_v1 as (ids bytea[], examined bigint[], locked text[], more boolean);
 -- rows of keyed lanes: those that have a job to claim, all that were examined; the capacity of the buckets that were
 -- locked for them
 create type {schema}.examined_v1 as (

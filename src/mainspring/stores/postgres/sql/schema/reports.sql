@@ -8,6 +8,7 @@ create table {schema}.attempts (
     worker text not null,
     started bigint not null,
     ended bigint not null,
+    ran bigint,
     outcome text not null,
     acked boolean not null,
     error bytea,

@@ -1,4 +1,4 @@
--- Schedules, their runs, and the dependencies between schedules.
+-- Schedules and their runs.
 
 -- A row without doc is what is left of a deleted schedule: its revision, for a day (see prune_schedules).
 create table {schema}.schedules (
@@ -18,23 +18,3 @@ create table {schema}.schedule_runs (
     doc bytea not null,
     primary key (schedule, at)
 );
-
--- a schedule that waits for others; a decision about it is made under the lock of its row. released: the job that was
--- released last, and its token at that moment
-create table {schema}.dependents (
-    name text collate "C" primary key,
-    released bytea,
-    token bigint not null default 0
-) with (fillfactor = 50);
-
-create table {schema}.dependencies (
-    schedule text collate "C" not null,
-    after text collate "C" not null,
-    noted boolean not null default false,
-    primary key (schedule, after)
-) with (fillfactor = 50);
-create index dependencies_after on {schema}.dependencies (after);
-
--- schedules that the next promotion rechecks: they got a job by a caller's transaction, or a job that another
--- transaction had locked
-create table {schema}.dependency_rechecks (schedule text not null);

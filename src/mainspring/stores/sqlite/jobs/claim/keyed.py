@@ -7,26 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mainspring.jobs.records import order_key
 from mainspring.stores.shared.constants import SECOND
 from mainspring.stores.sqlite.limits.capacity import UNLIMITED
 from mainspring.stores.sqlite.limits.waiting import BELOW_ALL_RANKS, ParkedLane, first_parked
 
-from .picker import LaneHead, PickedJob, Picker, SortKey, UnkeyedLimits, head_of
+from .picker import BELOW_ALL_SEQS, LaneHead, PickedJob, Picker, UnkeyedLimits, head_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mainspring.stores.sqlite.driver.transaction import Tx
+    from mainspring.stores.sqlite.driver.transaction import Row, Tx
     from mainspring.stores.sqlite.limits.buckets import Capacities
 
 EXPIRED_LANE = "=late"
 """A lane all of whose jobs have expired is parked on this name, which no bucket has."""
 EXPIRED_RECHECK = SECOND
-BELOW_ALL_SEQS = -(1 << 62)
-"""The seqs of lifo queues are negative."""
 LANES_READ = 50
 """The most lanes that a claim reads at a time, beside two that show whether there are more."""
 _decode_names = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+SortKey = tuple[float, ...]
 
 
 class KeyedLane:
@@ -46,12 +48,31 @@ class KeyedLane:
         self.vtime = vtime
         """Of a fair key, the virtual time of the next claim."""
 
+    @property
+    def key(self) -> int:
+        """The order key of its first job."""
+        return order_key(self.seq, -self.rank)
+
+
+class RankedLanes:
+    """The open lanes of a lane set at one priority, in their order, as far as they were read."""
+
+    __slots__ = ("heap", "last")
+
+    def __init__(self, last: tuple[Any, ...] | None) -> None:
+        self.heap: list[tuple[SortKey, str]] = []
+        self.last = last
+        """The last row that was read; None if all rows were read."""
+
+    def has_unread_first(self) -> bool:
+        """Whether a lane that was not read yet may come before the first lane of the heap."""
+        return self.last is not None and (not self.heap or self.last[:-1] < self.heap[0][0])
+
 
 class KeyedLaneSet:
     """See :class:`.picker.JobSource`."""
 
-    limited = True
-    _FIRST: tuple[Any, ...] = (BELOW_ALL_RANKS, BELOW_ALL_SEQS, "")
+    _FIRST: tuple[Any, ...] = (BELOW_ALL_SEQS, "")
 
     def __init__(
         self, tx: Tx, capacities: Capacities, name: str, unkeyed: tuple[str, ...], n: int, picker: Picker
@@ -63,67 +84,63 @@ class KeyedLaneSet:
         self._n = n
         self._page = min(n, LANES_READ) + 2
         self._patience = picker.patience
+        self._ahead = picker.ahead
+        self.passed = False
         self._lanes: dict[tuple[str, int], KeyedLane] = {}
-        self._heap: list[tuple[SortKey, str, int]] = []
+        self._by_rank: dict[int, RankedLanes] = {}
+        self._first_rank = 0
+        """The rank of the lane whose order key :meth:`key` returned."""
         self._parked: dict[str, KeyedLane] = {}
-        """Of each lane that was parked here, the row with the highest priority."""
-        self._aged = False
-        self._last: tuple[Any, ...] | None = self._FIRST
-        """The last row that was read; None if all rows were read."""
-        self._last_by_rank: dict[int, tuple[int, str]] = {}
+        """Of each lane that was parked here, the row that comes first."""
         self._held_back: Mapping[str, int] | None = None
         """The costs of the job that found no capacity in an unkeyed limit."""
         self.looked = 0
 
     # ---- the order of the lanes -----------------------------------------------------------------------
 
-    def begin(self, n: int, *, aged: bool) -> None:  # noqa: ARG002  # lanes are read on demand
-        self._aged = aged
-        self._heap = []
-        for lane in self._lanes.values():
-            if not lane.gone and not (lane.change and lane.change[0]):
-                self._push(lane)
-        self._last_by_rank = dict.fromkeys(self._ranks(), (BELOW_ALL_SEQS, "")) if aged else {}
+    def begin(self, n: int) -> None:  # noqa: ARG002  # lanes are read on demand
+        self._by_rank = {rank: RankedLanes(self._FIRST) for rank in self._ranks()}
 
-    def key(self) -> SortKey | None:
-        if self._held_back is not None:
+    def key(self) -> int | None:
+        if self.is_closed() or self.looked >= self._patience:
             return None
-        if self._aged:
-            while behind := [rank for rank, last in self._last_by_rank.items() if self._is_before_first(last[:1])]:
-                for rank in behind:
-                    self._read_rank(rank, *self._last_by_rank.pop(rank))
-        else:
-            while self._last is not None and self._is_before_first(self._last[:-1]):
-                self._read_page(self._last)
-        return self._heap[0][0] if self._heap else None
+        best: int | None = None
+        for rank in self._by_rank:
+            lane = self.first_at(rank)
+            if lane is not None and (best is None or lane.key < best):
+                best, self._first_rank = lane.key, rank
+        return best
 
-    def _is_before_first(self, last: SortKey) -> bool:
-        """Whether a lane that was not read yet may come before the first lane of the heap."""
-        return not self._heap or last < self._heap[0][0]
+    def first_at(self, rank: int) -> KeyedLane | None:
+        """The first lane of one priority."""
+        lanes = self._by_rank.get(rank)
+        if lanes is None:
+            return None
+        while lanes.has_unread_first():
+            self._read_page(rank, lanes)
+        return self._lanes[lanes.heap[0][1], rank] if lanes.heap else None
 
     def _push(self, lane: KeyedLane) -> None:
-        heappush(self._heap, (self._sort_key(lane), lane.lane, lane.rank))
+        heappush(self._by_rank[lane.rank].heap, (self.sort_key(lane), lane.lane))
 
-    def _sort_key(self, lane: KeyedLane) -> SortKey:
-        return (lane.seq,) if self._aged else (lane.rank, lane.seq)
+    def sort_key(self, lane: KeyedLane) -> SortKey:
+        """The place of a lane among the lanes of its priority."""
+        return (lane.seq,)
 
-    def _read_page(self, last: tuple[Any, ...]) -> None:
-        """Read the next lanes by priority and seq. Lanes that are known are in the heap already."""
-        rows = self._tx.all("open_lanes", (self._name, *last, self._page))
+    def _read_page(self, rank: int, lanes: RankedLanes) -> None:
+        """Read the next lanes of one priority. Lanes that are known are in the heap already."""
+        assert lanes.last is not None
+        rows = self._tx.all("open_lanes", (self._name, rank, *lanes.last, self._page))
         for row in rows:
             self._add(*row)
-        self._last = (rows[-1][1], rows[-1][2], rows[-1][0]) if len(rows) == self._page else None
+        lanes.last = self._marker_of(rows[-1]) if len(rows) == self._page else None
 
-    def _read_rank(self, rank: int, seq: int, lane: str) -> None:
-        """Read the next lanes of one priority."""
-        rows = self._tx.all("open_lanes_at_rank", (self._name, rank, seq, lane, self._page))
-        for row in rows:
-            self._add(*row)
-        if len(rows) == self._page:
-            self._last_by_rank[rank] = rows[-1][2], rows[-1][0]
+    @staticmethod
+    def _marker_of(row: Row) -> tuple[Any, ...]:
+        return row[2], row[0]
 
     def _ranks(self) -> list[int]:
-        """The ranks in use: one search for each, so no index by seq alone is needed."""
+        """The ranks in use: one search for each."""
         ranks: list[int] = []
         while following := self._tx.first("next_open_rank", (self._name, ranks[-1] if ranks else BELOW_ALL_RANKS)):
             ranks += following
@@ -132,12 +149,17 @@ class KeyedLaneSet:
     def _add(self, name: str, rank: int, seq: int, buckets: str, vtime: float | None) -> None:
         if (name, rank) not in self._lanes:
             lane = self._lanes[name, rank] = KeyedLane(name, rank, seq, buckets, vtime)
+            self._by_rank.setdefault(rank, RankedLanes(None))
             self._push(lane)
 
     # ---- the first lane -------------------------------------------------------------------------------
 
     def pop(self) -> PickedJob | None:
-        _, name, rank = heappop(self._heap)
+        return self.pop_at(self._first_rank)
+
+    def pop_at(self, rank: int) -> PickedJob | None:
+        """Take the first job of the first lane of one priority; see :meth:`.picker.JobSource.pop`."""
+        _, name = heappop(self._by_rank[rank].heap)
         lane = self._lanes[name, rank]
         self.looked += 1
         capacities = self._capacities
@@ -158,9 +180,16 @@ class KeyedLaneSet:
         if full:
             self._park(lane, *capacities.wait_for(full, head.costs))
             return None
-        if self._waits_for_rate_above(lane):
+        if self._waits_for_rate_before(lane):
+            return None
+        if self._ahead and (lane.buckets or self._limits.names):
+            self.passed = True
             return None
         return self._take(lane, head)
+
+    def is_closed(self) -> bool:
+        """No more jobs can be taken: an unkeyed limit is used up, or the next job needs a free slot."""
+        return self._held_back is not None or self.passed
 
     def _head(self, lane: KeyedLane) -> LaneHead | None:
         """The first job of the lane; None if there is none, or if the lane had to move back because of its seq."""
@@ -181,8 +210,8 @@ class KeyedLaneSet:
     def _read_heads(self, lane: KeyedLane) -> list[LaneHead]:
         """The first jobs of the lane, the last of them first: one job more than fits."""
         n = min(self._n, *(self._capacities[name].available() for name in lane.buckets)) + 1
-        values = (lane.lane, self._tx.now, n, -lane.rank)
-        rows = self._tx.all("priority_heads" + self._suffix(lane), values)
+        values = (lane.lane, self._tx.now, n, -lane.rank, BELOW_ALL_SEQS)
+        rows = self._tx.all("heads" + self._suffix(lane), values)
         return [head_of(row) for row in reversed(rows)]
 
     def _suffix(self, lane: KeyedLane) -> str:
@@ -202,24 +231,20 @@ class KeyedLaneSet:
             self._push(lane)
         else:
             lane.gone = True
-        return PickedJob(head.id, names if lane.buckets else (), bool(names))
+        return PickedJob(head.id, names if lane.buckets else ())
 
-    def is_plentiful(self) -> bool:
-        """Keyed limits are never claimed ahead of a free slot."""
-        return False
-
-    def _waits_for_rate_above(self, lane: KeyedLane) -> bool:
-        """Whether a job of this lane with a higher priority waits for a rate.
+    def _waits_for_rate_before(self, lane: KeyedLane) -> bool:
+        """Whether an earlier job of this lane, of another priority, waits for a rate.
 
         The job here may cost less and fit, but within a lane no job passes another.
         """
         if not any(self._capacities[name].counts_cost for name in lane.buckets):
             return False
-        above = self._parked.get(lane.lane)
-        if above is not None and above.rank < lane.rank:
-            waits = above.change
+        before = self._parked.get(lane.lane)
+        if before is not None and before.key < lane.key:
+            waits = before.change
         else:
-            waits = self._tx.first("parked_above", (lane.lane, lane.rank, EXPIRED_LANE))
+            waits = self._tx.first("parked_before", (lane.lane, lane.key, EXPIRED_LANE))
         if waits is None or waits[1] is None:
             return False
         self._park(lane, *waits)
@@ -229,8 +254,8 @@ class KeyedLaneSet:
 
     def _park(self, lane: KeyedLane, bucket: str, until: int | None) -> None:
         lane.change = (bucket, until)
-        above = self._parked.setdefault(lane.lane, lane)
-        if lane.rank < above.rank:
+        before = self._parked.setdefault(lane.lane, lane)
+        if lane.key < before.key:
             self._parked[lane.lane] = lane
         self._open_another(lane, bucket)
 

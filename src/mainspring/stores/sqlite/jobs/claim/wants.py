@@ -18,7 +18,7 @@ from mainspring.stores.sqlite.rows import claim_of, claim_order
 from mainspring.worker.records import Claim, Want
 
 from .keyed import KeyedLaneSet
-from .picker import NO_COSTS, JobSource, LaneSource, PickedJob, Picker, UnkeyedLimits
+from .picker import ABOVE_ALL_PRIORITIES, NO_COSTS, JobSource, LaneSource, PickedJob, Picker, UnkeyedLimits
 
 if TYPE_CHECKING:
     from mainspring.stores.sqlite.driver.transaction import Row, Tx
@@ -50,10 +50,12 @@ class LaneSet(NamedTuple):
 class TurnClaims:
     """The claims of a turn in the order of its wants, and what the worker has to know about missing ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, suspects: int = 0) -> None:
         self.claims: list[Claim] = []
-        self.scarce: list[bytes] = []
-        """Claimed jobs of which a bucket is scarce."""
+        self.suspects = suspects
+        """How many more suspects may be claimed."""
+        self.passed = False
+        """A want with ``ahead`` passed over jobs that may start in a free slot only."""
         self.more = False
         self.next_at: int | None = None
 
@@ -65,25 +67,29 @@ class TurnClaims:
 
 def hand_out(tx: Tx, turn: Turn, tasks: str, capacities: Capacities) -> TurnClaims:
     """Claim jobs for each want. ``tasks`` are those that the worker registered, as JSON."""
-    handed = TurnClaims()
-    suspects = turn.suspects
-    for want in _without_paused(tx, turn.wants):
-        if want.n <= 0 or not want.lanes:
-            continue
-        usual, suspected = _lane_sets(tx, want, tasks)
-        if len(usual) == 1 and not suspected and not want.oldest:
-            handed.claims += _claim_from_lane(tx, turn, usual[0].name, want.n)
-            continue
-        picker = Picker(want.limited, PATIENCE)
-        suspect_sources: list[JobSource] = []
-        if suspected and suspects > 0:
-            suspect_sources = _sources(tx, capacities, suspected, want, picker)
-            picker.pick(suspect_sources, min(want.n, suspects))
-            suspects -= len(picker.picked)
-        _serve_want(tx, turn, WantState(want, usual, picker, suspect_sources), capacities, handed)
+    handed = TurnClaims(turn.suspects)
+    for want, behind in _pairs(_without_paused(tx, turn.wants)):
+        lane_sets = _lane_sets(tx, want, tasks)
+        before = len(handed.claims)
+        is_served = _serve_want(tx, turn, want, behind.n if behind else 0, lane_sets, capacities, handed)
+        if behind and not is_served and len(handed.claims) - before >= want.n:
+            _serve_want(tx, turn, behind, 0, lane_sets, capacities, handed)
     if handed.claims:
         capacities.write()
     return handed
+
+
+def _pairs(wants: Sequence[Want]) -> list[tuple[Want, Want | None]]:
+    """Each want with the want ahead in the same lanes that follows it. That gets nothing if the first gets too few."""
+    found: list[tuple[Want, Want | None]] = []
+    for want in wants:
+        if want.n <= 0 or not want.lanes:
+            continue
+        if want.ahead and found and found[-1][1] is None and found[-1][0].lanes == want.lanes:
+            found[-1] = (found[-1][0], want)
+        else:
+            found.append((want, None))
+    return found
 
 
 def _without_paused(tx: Tx, wants: Sequence[Want]) -> Sequence[Want]:
@@ -101,7 +107,7 @@ def _lane_sets(tx: Tx, want: Want, tasks: str) -> tuple[list[LaneSet], list[Lane
     known = _decode_tasks(tasks) if beside else frozenset()
     for name, suspect, task, unkeyed, keyed in beside:
         found = LaneSet(name, _decode_limits(unkeyed) if unkeyed else (), bool(keyed))
-        if (task is None or task in known) and not (found.keyed and found.limited and want.limited == 0):
+        if task is None or task in known:
             (suspected if suspect else usual).append(found)
     return usual, suspected
 
@@ -109,77 +115,94 @@ def _lane_sets(tx: Tx, want: Want, tasks: str) -> tuple[list[LaneSet], list[Lane
 # ---- one want ----------------------------------------------------------------------------------------------
 
 
-class WantState(NamedTuple):
-    """A want, its usual lane sets, and the suspects that were picked for it."""
-
-    want: Want
-    lane_sets: list[LaneSet]
-    picker: Picker
-    suspect_sources: list[JobSource]
-
-
-def _serve_want(tx: Tx, turn: Turn, state: WantState, capacities: Capacities, handed: TurnClaims) -> None:
-    want, lane_sets, picker, suspect_sources = state
+def _serve_want(
+    tx: Tx,
+    turn: Turn,
+    want: Want,
+    behind: int,
+    all_lane_sets: tuple[list[LaneSet], list[LaneSet]],
+    capacities: Capacities,
+    handed: TurnClaims,
+) -> bool:
+    """Claim jobs for a want. If one statement can do it, it claims ``behind`` more jobs ahead; then returns True."""
+    lane_sets, suspected = all_lane_sets
+    picker = Picker(PATIENCE, ahead=want.ahead)
+    suspect_sources: list[JobSource] = []
+    if suspected and handed.suspects > 0:
+        suspect_sources = _sources(tx, capacities, suspected, want, picker)
+        picker.pick(suspect_sources, min(want.n, handed.suspects))
+        handed.suspects -= len(picker.picked)
     left = want.n - len(picker.picked)
     if len(lane_sets) > 1:
         lane_sets = [each for each in lane_sets if _may_have_jobs(tx, each)]
-    in_bulk = len(lane_sets) == 1 and not lane_sets[0].keyed and not want.oldest
-    bulk = BulkLane(tx, capacities, lane_sets[0], left) if in_bulk and lane_sets[0].limited else None
-    if bulk is not None:
-        in_bulk = bulk.has_capacity(picker)
-    sources = [] if in_bulk else _sources(tx, capacities, lane_sets, want, picker)
-    if left > 0 and want.oldest > 0:
-        picker.pick(sources, min(left, want.oldest), aged=True)
-    picker.pick(sources, want.n - len(picker.picked))
+    is_plain = len(lane_sets) == 1 and not lane_sets[0].keyed
+    priority = _only_priority(tx, lane_sets[0].name) if is_plain else None
+    bulk = None
+    if priority is not None and lane_sets[0].limited:
+        bulk = BulkLane(tx, capacities, lane_sets[0], priority, left + behind, ahead=want.ahead or behind > 0)
+        if not bulk.has_capacity():
+            priority = None
+    sources = [] if priority is not None else _sources(tx, capacities, lane_sets, want, picker)
+    picker.pick(sources, left)
     claims = _claim_ids(tx, turn, list(picker.picked.values()))
-    if in_bulk and left > 0:
-        found = _claim_from_lane(tx, turn, lane_sets[0].name, left)
+    if priority is not None and left > 0:
+        found = _claim_from_lane(tx, turn, lane_sets[0].name, priority, left + behind)
         claims += found
         if bulk is not None:
-            handed.scarce += bulk.take(found)
+            bulk.take(len(found))
     handed.claims += claims
-    handed.scarce += [each.id for each in picker.picked.values() if each.is_scarce]
+    handed.passed = handed.passed or any(source.passed for source in (*suspect_sources, *sources))
     moments = [source.end() for source in (*suspect_sources, *sources)]
     if len(claims) < want.n:
         handed.add_missing((*suspect_sources, *sources), moments)
+    return priority is not None and left > 0
 
 
 class BulkLane:
-    """A lane with unkeyed limits from which one statement may claim all wanted jobs, if capacity allows."""
+    """A lane with unkeyed limits and jobs of one priority, from which one statement may claim all wanted jobs, if
+    capacity allows."""
 
-    def __init__(self, tx: Tx, capacities: Capacities, lane: LaneSet, n: int) -> None:
+    def __init__(
+        self, tx: Tx, capacities: Capacities, lane: LaneSet, priority: int, n: int, *, ahead: bool = False
+    ) -> None:
         self._tx = tx
         self._capacities = capacities
         self._lane = lane
+        self._priority = priority
         self._n = n
-        self._limits = UnkeyedLimits(tx, capacities, lane.name, lane.unkeyed)
+        self._limits = UnkeyedLimits(tx, capacities, lane.name, lane.unkeyed, ahead=ahead)
         self._costs: Mapping[str, int] = NO_COSTS
 
-    def has_capacity(self, picker: Picker) -> bool:
+    def has_capacity(self) -> bool:
         """Whether all wanted jobs fit, without a look at each job."""
-        if not self._fits(picker):
+        if not self._fits():
             return False
-        return not self._limits.count_costs or (self._costs_are_equal() and self._fits(picker))
+        return not self._limits.count_costs or (self._costs_are_equal() and self._fits())
 
-    def _fits(self, picker: Picker) -> bool:
-        return self._n <= min(self._limits.available(self._costs), self._limits.headroom(self._costs) + picker.limited)
+    def _fits(self) -> bool:
+        return self._n <= self._limits.available(self._costs)
 
     def _costs_are_equal(self) -> bool:
         """Whether the first jobs of the lane all have the same costs."""
-        found = {text for (text,) in self._tx.all("head_buckets", (self._lane.name, self._tx.now, self._n))}
+        values = (self._lane.name, self._tx.now, self._n, self._priority)
+        found = {text for (text,) in self._tx.all("head_buckets", values)}
         self._costs = costs_in(found.pop()) if len(found) == 1 else NO_COSTS
         return not found and min(self._costs.values(), default=0) > 0
 
-    def take(self, claims: Sequence[Claim]) -> list[bytes]:
-        """Record the starts of the claimed jobs. Returns the jobs for which a limit is scarce."""
-        headroom = self._limits.headroom(self._costs)
-        self._capacities.take(self._lane.unkeyed, self._costs, len(claims))
-        return [each.id for each in claims[headroom:]]
+    def take(self, n: int) -> None:
+        """Record the starts of the claimed jobs."""
+        self._capacities.take(self._lane.unkeyed, self._costs, n)
 
 
 def _may_have_jobs(tx: Tx, lane_set: LaneSet) -> bool:
     """Whether the lane has a ready job. Lanes with keys count always: they may have a moment to wait for."""
-    return lane_set.keyed or bool(tx.all("heads", (lane_set.name, tx.now, 1)))
+    return lane_set.keyed or tx.first("next_priority", (lane_set.name, ABOVE_ALL_PRIORITIES)) is not None
+
+
+def _only_priority(tx: Tx, lane: str) -> int | None:
+    """The priority of all ready jobs of a lane; None if it has jobs of several priorities, or no job."""
+    ((highest, lowest),) = tx.all("priorities", (lane,))
+    return highest if highest == lowest else None
 
 
 def _sources(
@@ -194,15 +217,15 @@ def _source(tx: Tx, capacities: Capacities, lane_set: LaneSet, want: Want, picke
     if lane_set.keyed:
         open_due_lanes(tx, lane_set.name)
         return KeyedLaneSet(tx, capacities, lane_set.name, lane_set.unkeyed, want.n, picker)
-    return LaneSource(tx, capacities, lane_set.name, lane_set.unkeyed, picker)
+    return LaneSource(tx, capacities, lane_set.name, lane_set.unkeyed, ahead=picker.ahead)
 
 
 # ---- the statements ----------------------------------------------------------------------------------------
 
 
-def _claim_from_lane(tx: Tx, turn: Turn, lane: str, n: int) -> list[Claim]:
-    """Claim the first jobs of a lane by one statement."""
-    rows = tx.all("claim", (lane, tx.now, n, turn.worker, turn.number))
+def _claim_from_lane(tx: Tx, turn: Turn, lane: str, priority: int, n: int) -> list[Claim]:
+    """Claim the first jobs of a lane by one statement; all its jobs have this priority."""
+    rows = tx.all("claim", (lane, tx.now, n, turn.worker, turn.number, priority))
     rows.sort(key=claim_order)
     return [claim_of(row) for row in rows]
 

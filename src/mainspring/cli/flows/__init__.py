@@ -1,0 +1,1 @@
+"""``mainspring flows``."""
