@@ -70,6 +70,17 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The level of the lines that name each job that ended; see ``job_lines``."""
 
 
+class ReplacedCap(NamedTuple):
+    """A cap of a queue in the settings that ``concurrency`` of a stronger place replaces."""
+
+    queue: str
+    cap: int
+    where: str
+    """The place of the cap."""
+    replaced_by: str
+    """The stronger place; empty for an option of this worker, such as ``-c 8``."""
+
+
 class WorkerConfig(NamedTuple):
     """Everything that a worker process needs to know."""
 
@@ -104,5 +115,5 @@ class WorkerConfig(NamedTuple):
     """The name of the program; empty if it has none."""
     routes: Routes = Routes()
     """The queues of tasks, by name and pattern. The specs of the tasks have their queues already."""
-    replaced_caps: Mapping[str, int] = MappingProxyType({})
-    """``concurrency`` by queue in the settings of the app, which a number in the options of this worker replaces."""
+    replaced_caps: tuple[ReplacedCap, ...] = ()
+    """``concurrency`` by queue in the settings of the app that has no effect in this worker."""
