@@ -404,7 +404,7 @@ begin
         insert into mainspring_stored.joins as o (id, open, lenient)
         select p_id[u.at], u.open, u.lenient from unnest(p_join_at, p_open, p_lenient) as u(at, open, lenient) where p_take[u.at]
         on conflict (id) do update set open = excluded.open, lenient = excluded.lenient, total = 0, succeeded = 0, dead = 0,
-            cancelled = 0, bypassed = 0;
+            cancelled = 0, bypassed = 0, last_end = 0;
         insert into mainspring_stored.edges (parent, child, policy)
         select p_id[u.at], p_id[u.at], 'hold' from unnest(p_join_at) as u(at) where p_take[u.at];
     end if;
@@ -3438,7 +3438,7 @@ begin
     ), counted as (
         update mainspring_stored.joins o
         set succeeded = o.succeeded + t.succeeded, dead = o.dead + t.dead, cancelled = o.cancelled + t.cancelled,
-            bypassed = o.bypassed + t.bypassed
+            bypassed = o.bypassed + t.bypassed, last_end = greatest(o.last_end, p_now)
         from judged t where t.members > 0 and o.id = any(array[t.child])
     )
     select array(
@@ -4955,6 +4955,7 @@ CREATE FUNCTION mainspring_stored.resolve_dependents_v1(p_ends mainspring_stored
     LANGUAGE plpgsql
     AS $$
 declare
+    v_now bigint := p_now;
     v_ends mainspring_stored.parent_end_v1[] := p_ends;
     v_slice integer := p_slice;
     v_edges mainspring_stored.met_edge_v1[];
@@ -4971,14 +4972,17 @@ begin
         perform mainspring_stored.lock_dependents_v1(v_edges, cardinality(v_ends));
         -- A new statement: it sees what the last transaction wrote that locked these rows. Two acks of parents of one
         -- child get here one after the other.
-        v_met := mainspring_stored.meet_edges_v1(v_edges, p_now);
+        v_met := mainspring_stored.meet_edges_v1(v_edges, v_now);
         v_woken := v_woken || v_met.woken;
         if cardinality(v_edges) >= coalesce(v_slice, 1000) then
-            perform mainspring_stored.note_unreleased_v1(v_ends, p_now);
+            perform mainspring_stored.note_unreleased_v1(v_ends, v_now);
         end if;
         exit when cardinality(v_met.endings) + cardinality(v_met.first_deaths) = 0;
         if cardinality(v_met.endings) > 0 then
-            v_moved := mainspring_stored.move_to_history_v1(v_met.endings, v_met.counted, p_now);
+            -- Another transaction may have read the clock later and ended its member first, while this one waited for it.
+            select greatest(v_now, max(o.last_end)) into v_now
+            from mainspring_stored.joins o where o.id = any(v_met.counted);
+            v_moved := mainspring_stored.move_to_history_v1(v_met.endings, v_met.counted, v_now);
             v_woken := v_woken || v_moved.woken;
         end if;
         v_slice := null;
@@ -6581,6 +6585,7 @@ CREATE TABLE mainspring_stored.joins (
     dead bigint DEFAULT 0 NOT NULL,
     cancelled bigint DEFAULT 0 NOT NULL,
     bypassed bigint DEFAULT 0 NOT NULL,
+    last_end bigint DEFAULT 0 NOT NULL,
     open boolean NOT NULL,
     lenient boolean NOT NULL,
     id bytea NOT NULL
@@ -6718,48 +6723,48 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1795124036237531, 1, 1, 'hand-1-84b625', 1795124036238627, 1795124036254918, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1795124036237531, 1, 1, 'hand-1-84b625', 1795124036238627, 1795124036254918, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1795131029147208, 1, 1, 'hand-1-81b30a', 1795131029161725, 1795131029203548, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1795131029147208, 1, 1, 'hand-1-81b30a', 1795131029161725, 1795131029203548, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (1795124036215922, 1795124036237531, 1795124036215920, 1795124036254918, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-84b625', 1795124036238627, 0, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (1795131029102307, 1795131029147208, 1795131029102305, 1795131029203548, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-81b30a', 1795131029161725, 0, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.documents VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261119 VALUES (1795124036215921, 1795124036237531, 1795124036215920, 1795124036254918, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-84b625', 1795124036238627, 0, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261119 VALUES (1795124036215927, 0, 1795124036317997, 1795124036338841, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261119 VALUES (1795131029102306, 1795131029147208, 1795131029102305, 1795131029203548, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-81b30a', 1795131029161725, 0, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261119 VALUES (1795131029102312, 0, 1795131029349308, 1795131029401744, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (1795124036215924, 1795124036237531, 1795124036215920, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-84b625', NULL, NULL, 1795124036238627, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (1795124036215923, 1795124036237531, 1795124036215920, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-84b625', 1795127636254918, NULL, 1795124036238627, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (1795124036215925, 0, 1795124036317997, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (1795124036215926, 0, 1795124036317997, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795124036317997, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2795124036317997, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795124036317997, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795131029102309, 1795131029147208, 1795131029102305, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-81b30a', NULL, NULL, 1795131029161725, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795131029102308, 1795131029147208, 1795131029102305, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-81b30a', 1795134629203548, NULL, 1795131029161725, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795131029102310, 0, 1795131029349308, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795131029102311, 0, 1795131029349308, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795131029349308, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2795131029349308, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795131029349308, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('af1809b5-80ac-41d4-9118-5029940851c0', 0);
+INSERT INTO mainspring_stored.meta VALUES ('e87152a8-e213-4e30-b154-b64d3999f208', 0);
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1795124036343902, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1795131029451319, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1795124036287613);
+INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1795131029271731);
 
 INSERT INTO mainspring_stored.schedule_runs VALUES ('nightly', 5, '\x01900000000070008000000000000006', '\x7b7d');
 
-INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1795124036346699, 10, '\x7b7d');
+INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1795131029455864, 10, '\x7b7d');
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-84b625', 1, 2, false, false, 1795124036204958, 1795124036254918, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-81b30a', 1, 2, false, false, 1795131029081776, 1795131029203548, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.keyed_lanes_id_seq', 1, false);
 
-SELECT pg_catalog.setval('mainspring_stored.seq', 1795124036215927, true);
+SELECT pg_catalog.setval('mainspring_stored.seq', 1795131029102312, true);
 
 ALTER TABLE ONLY mainspring_stored.attempts
     ADD CONSTRAINT attempts_pkey PRIMARY KEY (job, token);
