@@ -404,7 +404,7 @@ begin
         insert into mainspring_stored.joins as o (id, open, lenient)
         select p_id[u.at], u.open, u.lenient from unnest(p_join_at, p_open, p_lenient) as u(at, open, lenient) where p_take[u.at]
         on conflict (id) do update set open = excluded.open, lenient = excluded.lenient, total = 0, succeeded = 0, dead = 0,
-            cancelled = 0, bypassed = 0;
+            cancelled = 0, bypassed = 0, last_end = 0;
         insert into mainspring_stored.edges (parent, child, policy)
         select p_id[u.at], p_id[u.at], 'hold' from unnest(p_join_at) as u(at) where p_take[u.at];
     end if;
@@ -3444,7 +3444,7 @@ begin
     ), counted as (
         update mainspring_stored.joins o
         set succeeded = o.succeeded + t.succeeded, dead = o.dead + t.dead, cancelled = o.cancelled + t.cancelled,
-            bypassed = o.bypassed + t.bypassed
+            bypassed = o.bypassed + t.bypassed, last_end = greatest(o.last_end, p_now)
         from judged t where t.members > 0 and o.id = any(array[t.child])
     )
     select array(
@@ -4961,6 +4961,7 @@ CREATE FUNCTION mainspring_stored.resolve_dependents_v1(p_ends mainspring_stored
     LANGUAGE plpgsql
     AS $$
 declare
+    v_now bigint := p_now;
     v_ends mainspring_stored.parent_end_v1[] := p_ends;
     v_slice integer := p_slice;
     v_edges mainspring_stored.met_edge_v1[];
@@ -4977,14 +4978,17 @@ begin
         perform mainspring_stored.lock_dependents_v1(v_edges, cardinality(v_ends));
         -- A new statement: it sees what the last transaction wrote that locked these rows. Two acks of parents of one
         -- child get here one after the other.
-        v_met := mainspring_stored.meet_edges_v1(v_edges, p_now);
+        v_met := mainspring_stored.meet_edges_v1(v_edges, v_now);
         v_woken := v_woken || v_met.woken;
         if cardinality(v_edges) >= coalesce(v_slice, 1000) then
-            perform mainspring_stored.note_unreleased_v1(v_ends, p_now);
+            perform mainspring_stored.note_unreleased_v1(v_ends, v_now);
         end if;
         exit when cardinality(v_met.endings) + cardinality(v_met.first_deaths) = 0;
         if cardinality(v_met.endings) > 0 then
-            v_moved := mainspring_stored.move_to_history_v1(v_met.endings, v_met.counted, p_now);
+            -- Another transaction may have read the clock later and ended its member first, while this one waited for it.
+            select greatest(v_now, max(o.last_end)) into v_now
+            from mainspring_stored.joins o where o.id = any(v_met.counted);
+            v_moved := mainspring_stored.move_to_history_v1(v_met.endings, v_met.counted, v_now);
             v_woken := v_woken || v_moved.woken;
         end if;
         v_slice := null;
@@ -6203,43 +6207,6 @@ CREATE TABLE mainspring_stored.finished (
 )
 PARTITION BY RANGE (finished);
 
-CREATE TABLE mainspring_stored.finished_20261119 (
-    seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
-    token bigint CONSTRAINT finished_token_not_null NOT NULL,
-    enqueued bigint CONSTRAINT finished_enqueued_not_null NOT NULL,
-    finished bigint CONSTRAINT finished_finished_not_null NOT NULL,
-    priority integer CONSTRAINT finished_priority_not_null NOT NULL,
-    attempt integer CONSTRAINT finished_attempt_not_null NOT NULL,
-    epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
-    crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
-    crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
-    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
-    early boolean CONSTRAINT finished_early_not_null NOT NULL,
-    id bytea CONSTRAINT finished_id_not_null NOT NULL,
-    state text CONSTRAINT finished_state_not_null NOT NULL,
-    task text CONSTRAINT finished_task_not_null NOT NULL,
-    queue text CONSTRAINT finished_queue_not_null NOT NULL,
-    home text CONSTRAINT finished_home_not_null NOT NULL,
-    lane text CONSTRAINT finished_lane_not_null NOT NULL,
-    record bytea CONSTRAINT finished_record_not_null NOT NULL,
-    worker text,
-    started bigint,
-    ran bigint,
-    result bytea,
-    error bytea,
-    expires bigint,
-    keep bigint,
-    drop_at bigint,
-    key bytea,
-    reason text,
-    note text,
-    label text,
-    buckets text[],
-    costs bigint[],
-    CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
-    CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
-);
-
 CREATE TABLE mainspring_stored.finished_20261120 (
     seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
     token bigint CONSTRAINT finished_token_not_null NOT NULL,
@@ -6499,6 +6466,43 @@ CREATE TABLE mainspring_stored.finished_20261126 (
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
 
+CREATE TABLE mainspring_stored.finished_20261127 (
+    seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
+    token bigint CONSTRAINT finished_token_not_null NOT NULL,
+    enqueued bigint CONSTRAINT finished_enqueued_not_null NOT NULL,
+    finished bigint CONSTRAINT finished_finished_not_null NOT NULL,
+    priority integer CONSTRAINT finished_priority_not_null NOT NULL,
+    attempt integer CONSTRAINT finished_attempt_not_null NOT NULL,
+    epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
+    crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
+    crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
+    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
+    early boolean CONSTRAINT finished_early_not_null NOT NULL,
+    id bytea CONSTRAINT finished_id_not_null NOT NULL,
+    state text CONSTRAINT finished_state_not_null NOT NULL,
+    task text CONSTRAINT finished_task_not_null NOT NULL,
+    queue text CONSTRAINT finished_queue_not_null NOT NULL,
+    home text CONSTRAINT finished_home_not_null NOT NULL,
+    lane text CONSTRAINT finished_lane_not_null NOT NULL,
+    record bytea CONSTRAINT finished_record_not_null NOT NULL,
+    worker text,
+    started bigint,
+    ran bigint,
+    result bytea,
+    error bytea,
+    expires bigint,
+    keep bigint,
+    drop_at bigint,
+    key bytea,
+    reason text,
+    note text,
+    label text,
+    buckets text[],
+    costs bigint[],
+    CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
+    CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
+);
+
 CREATE TABLE mainspring_stored.finished_rest (
     seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
     token bigint CONSTRAINT finished_token_not_null NOT NULL,
@@ -6587,6 +6591,7 @@ CREATE TABLE mainspring_stored.joins (
     dead bigint DEFAULT 0 NOT NULL,
     cancelled bigint DEFAULT 0 NOT NULL,
     bypassed bigint DEFAULT 0 NOT NULL,
+    last_end bigint DEFAULT 0 NOT NULL,
     open boolean NOT NULL,
     lenient boolean NOT NULL,
     id bytea NOT NULL
@@ -6706,8 +6711,6 @@ CREATE TABLE mainspring_stored.waiting_queues (
     queue text NOT NULL
 );
 
-ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261119 FOR VALUES FROM ('1795046400000000') TO ('1795132800000000');
-
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261120 FOR VALUES FROM ('1795132800000000') TO ('1795219200000000');
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261121 FOR VALUES FROM ('1795219200000000') TO ('1795305600000000');
@@ -6722,50 +6725,52 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261126 FOR VALUES FROM ('1795651200000000') TO ('1795737600000000');
 
+ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261127 FOR VALUES FROM ('1795737600000000') TO ('1795824000000000');
+
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1795132149578132, 1, 1, 'hand-1-93cf62', 1795132149583742, 1795132149590649, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1795132149578132, 1, 1, 'hand-1-93cf62', 1795132149583742, 1795132149590649, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1795133348712612, 1, 1, 'hand-1-1d89e1', 1795133348725579, 1795133348738761, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1795133348712612, 1, 1, 'hand-1-1d89e1', 1795133348725579, 1795133348738761, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (1795132149560613, 1795132149578132, 1795132149560611, 1795132149590649, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-93cf62', 1795132149583742, 0, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (1795133348694170, 1795133348712612, 1795133348694168, 1795133348738761, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-1d89e1', 1795133348725579, 0, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.documents VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261119 VALUES (1795132149560612, 1795132149578132, 1795132149560611, 1795132149590649, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-93cf62', 1795132149583742, 0, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261119 VALUES (1795132149560618, 0, 1795132149635696, 1795132149658760, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261120 VALUES (1795133348694169, 1795133348712612, 1795133348694168, 1795133348738761, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-1d89e1', 1795133348725579, 0, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261120 VALUES (1795133348694175, 0, 1795133348768715, 1795133348774388, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (1795132149560615, 1795132149578132, 1795132149560611, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-93cf62', NULL, NULL, 1795132149583742, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (1795132149560614, 1795132149578132, 1795132149560611, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-93cf62', 1795135749590649, NULL, 1795132149583742, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (1795132149560616, 0, 1795132149635696, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (1795132149560617, 0, 1795132149635696, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795132149635696, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2795132149635696, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795132149635696, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795133348694172, 1795133348712612, 1795133348694168, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-1d89e1', NULL, NULL, 1795133348725579, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795133348694171, 1795133348712612, 1795133348694168, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-1d89e1', 1795136948738761, NULL, 1795133348725579, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795133348694173, 0, 1795133348768715, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795133348694174, 0, 1795133348768715, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795133348768715, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2795133348768715, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795133348768715, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('1a4a4682-850d-444d-9076-7d241454265d', 0);
+INSERT INTO mainspring_stored.meta VALUES ('8d0c4b48-71a5-47ef-9244-d90297f6c8ce', 0);
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1795132149672980, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1795133348780102, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1795132149616730);
+INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1795133348760597);
 
 INSERT INTO mainspring_stored.schedule_runs VALUES ('nightly', 5, '\x01900000000070008000000000000006', '\x7b7d');
 
-INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1795132149679765, 10, '\x7b7d');
+INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1795133348782493, 10, '\x7b7d');
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-93cf62', 1, 2, false, false, 1795132149546353, 1795132149590649, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-1d89e1', 1, 2, false, false, 1795133348690429, 1795133348738761, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.keyed_lanes_id_seq', 1, false);
 
-SELECT pg_catalog.setval('mainspring_stored.seq', 1795132149560618, true);
+SELECT pg_catalog.setval('mainspring_stored.seq', 1795133348694175, true);
 
 ALTER TABLE ONLY mainspring_stored.attempts
     ADD CONSTRAINT attempts_pkey PRIMARY KEY (job, token);
@@ -6865,19 +6870,13 @@ CREATE INDEX edges_child ON mainspring_stored.edges USING btree (child);
 
 CREATE INDEX finished_drop ON ONLY mainspring_stored.finished USING btree (drop_at) WHERE (drop_at IS NOT NULL);
 
-CREATE INDEX finished_20261119_drop_at_idx ON mainspring_stored.finished_20261119 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
+CREATE INDEX finished_20261120_drop_at_idx ON mainspring_stored.finished_20261120 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
 
 CREATE INDEX finished_age ON ONLY mainspring_stored.finished USING btree (finished, state, drop_at);
 
-CREATE INDEX finished_20261119_finished_state_drop_at_idx ON mainspring_stored.finished_20261119 USING btree (finished, state, drop_at);
+CREATE INDEX finished_20261120_finished_state_drop_at_idx ON mainspring_stored.finished_20261120 USING btree (finished, state, drop_at);
 
 CREATE INDEX finished_id ON ONLY mainspring_stored.finished USING btree (id);
-
-CREATE INDEX finished_20261119_id_idx ON mainspring_stored.finished_20261119 USING btree (id);
-
-CREATE INDEX finished_20261120_drop_at_idx ON mainspring_stored.finished_20261120 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
-
-CREATE INDEX finished_20261120_finished_state_drop_at_idx ON mainspring_stored.finished_20261120 USING btree (finished, state, drop_at);
 
 CREATE INDEX finished_20261120_id_idx ON mainspring_stored.finished_20261120 USING btree (id);
 
@@ -6916,6 +6915,12 @@ CREATE INDEX finished_20261126_drop_at_idx ON mainspring_stored.finished_2026112
 CREATE INDEX finished_20261126_finished_state_drop_at_idx ON mainspring_stored.finished_20261126 USING btree (finished, state, drop_at);
 
 CREATE INDEX finished_20261126_id_idx ON mainspring_stored.finished_20261126 USING btree (id);
+
+CREATE INDEX finished_20261127_drop_at_idx ON mainspring_stored.finished_20261127 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
+
+CREATE INDEX finished_20261127_finished_state_drop_at_idx ON mainspring_stored.finished_20261127 USING btree (finished, state, drop_at);
+
+CREATE INDEX finished_20261127_id_idx ON mainspring_stored.finished_20261127 USING btree (id);
 
 CREATE INDEX finished_rest_drop_at_idx ON mainspring_stored.finished_rest USING btree (drop_at) WHERE (drop_at IS NOT NULL);
 
@@ -6963,12 +6968,6 @@ CREATE INDEX schedules_gone ON mainspring_stored.schedules USING btree (rev) WHE
 
 CREATE INDEX schedules_look ON mainspring_stored.schedules USING btree (look, name) WHERE (look IS NOT NULL);
 
-ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261119_drop_at_idx;
-
-ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261119_finished_state_drop_at_idx;
-
-ALTER INDEX mainspring_stored.finished_id ATTACH PARTITION mainspring_stored.finished_20261119_id_idx;
-
 ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261120_drop_at_idx;
 
 ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261120_finished_state_drop_at_idx;
@@ -7010,6 +7009,12 @@ ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.f
 ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261126_finished_state_drop_at_idx;
 
 ALTER INDEX mainspring_stored.finished_id ATTACH PARTITION mainspring_stored.finished_20261126_id_idx;
+
+ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261127_drop_at_idx;
+
+ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261127_finished_state_drop_at_idx;
+
+ALTER INDEX mainspring_stored.finished_id ATTACH PARTITION mainspring_stored.finished_20261127_id_idx;
 
 ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_rest_drop_at_idx;
 
