@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mainspring.jobs.lanes import relaned
-from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.limits.records import Bucket
 from mainspring.states import FINAL, Reason, State, allows
 from mainspring.stores.sqlite.driver.constants import FLAG_CANCEL_ORDERED, FLAG_HAS_CHILDREN
@@ -24,6 +24,7 @@ from mainspring.stores.sqlite.lanes import (
 from mainspring.stores.sqlite.limits.waiting import correct_costs_of_job, release_jobs
 
 from .finish import EndedParent, JobEnding, finish, resolve
+from .take_back import CrashCharge, TakenJob, take_back
 
 if TYPE_CHECKING:
     from mainspring.stores.sqlite.driver.transaction import Tx
@@ -55,6 +56,8 @@ class OwnedJob(NamedTuple):
     attempt: int
     epoch: int
     crashes: int
+    crash_limit: int
+    early: int
     started: int
     flags: int
     buckets: str | None
@@ -163,6 +166,10 @@ def _move(tx: Tx, worker: str, ack: Ack, job: OwnedJob) -> None:
         spent = _nothing_spent(job.buckets) if ack.buckets else ack.spent
         correct_costs_of_job(tx, job.buckets, spent, ack.slow)
         release_jobs(tx, [(ack.id, job.buckets)])
+    if ack.outcome is Outcome.CRASHED:
+        charge = CrashCharge(True, True, ack.delays, ack.reason or Reason.CRASHED, ack.to is State.DEAD)
+        take_back(tx, _taken(ack, job), charge, worker, ack)
+        return
     attempt = job.attempt - 1 if ack.refund else job.attempt
     if ordered or ack.to in FINAL:
         finish(tx, ack.id, job.flags, _ending(worker, ack, job, attempt))
@@ -182,6 +189,14 @@ def _ending(worker: str, ack: Ack, job: OwnedJob, attempt: int) -> JobEnding:
     return JobEnding(
         ack.to, ack.reason, worker, attempt, job.crashes, ack.run_us, result=ack.result, error=ack.error,
         label=ack.label,
+    )  # fmt: skip
+
+
+def _taken(ack: Ack, job: OwnedJob) -> TakenJob:
+    """The job of the ack, as a rescue would find it."""
+    return TakenJob(
+        ack.id, job.token, job.queue, job.lane, job.task, job.priority, job.attempt, job.epoch, job.crashes,
+        job.crash_limit, job.early, job.started, job.flags, job.buckets, job.cancel_order,
     )  # fmt: skip
 
 
