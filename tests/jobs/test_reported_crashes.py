@@ -137,5 +137,5 @@ async def test_the_line_of_an_attempt_names_the_crash(world: World, caplog: pyte
     (line,) = caplog.records
     assert line.levelno == logging.WARNING
     assert line.getMessage() == (
-        "crashed  work(...): ChildDied: the child process ended with SIGSEGV (crash 1 of the job)  2.00 s"
+        "crashed  work(...): ChildDied: the child process ended with SIGSEGV (crash 1 of the job)  2.0 s"
     )

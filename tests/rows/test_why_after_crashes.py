@@ -56,11 +56,14 @@ def crash_child(app: Mainspring, name: str, times: int, out_of_memory: bool = Fa
 
     async def claim_and_report() -> None:
         store = await app.client.store()
+        await store.promote()
         await store.beat([Beat(name, Registration(queues=("default",)))])
         acks: tuple[Ack, ...] = ()
         for number in range(1, times + 1):
             want = Want(("default/thread",), 1)
-            said = await store.turn(Turn(worker=name, number=number, seen=number - 1, acks=acks, wants=(want,)))
+            said = await store.turn(
+                Turn(worker=name, number=number, seen=number - 1, acks=acks, wants=(want,), suspects=1)
+            )
             (claim,) = said.claims
             lease = Lease(claim.id, claim.token)
             acks = (Ack.crashed(lease, error, out_of_memory=out_of_memory, label="ChildDied", run_us=3_000_000),)

@@ -441,8 +441,8 @@ class Store(Protocol):
         and must not begin again.
 
         A worker reports the crash of a job that ran alone in a process by ``Ack.crashed`` with a turn. Then the same
-        happens to this one job, as if it were the only job of a worker that is known to be dead: by the ``delays`` of the
-        ack, and dead by its ``reason``. The attempt has the error and the run time of the ack, and its owner stays.
+        happens to this one job, as if it were the only job of a worker that is known to be dead: by the ``delays`` of
+        the ack, and dead by its ``reason``. The attempt has the error and the run time of the ack, and its owner stays.
         """
         raise NotProvided
 
