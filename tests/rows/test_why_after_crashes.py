@@ -92,7 +92,7 @@ def test_why_and_info_name_the_crash_that_a_worker_reported(app: Mainspring, sto
         assert info.error.type == "ChildDied"
         assert [each.outcome for each in info.attempts] == [Outcome.CRASHED] * 2
         assert info.attempts[0].run == timedelta(seconds=3)
-        t.advance("5s")
+        t.clock.advance("5s")
         crash_child(app, "other", 1, out_of_memory=True)
         info = job.info()
         assert (info.state, info.reason, info.crashes) == (State.DEAD, Reason.OUT_OF_MEMORY, 3)
