@@ -23,7 +23,7 @@ WORKERS: tuple[Mutation, ...] = (
     ),
     mutation(
         "rescue-keeps-attempt", "A crash or a loss gives the attempt back", "workers.crashes",
-        ("jobs/take_back.py", "job.attempt - 1", "job.attempt"),
+        ("jobs/ack.py", "attempt, crashes = job.attempt - 1,", "attempt, crashes = job.attempt,"),
     ),
     mutation(
         "lost-worker-beats", "A beat of a lost worker is answered 'not alive'", "workers.rescue",
@@ -51,7 +51,7 @@ WORKERS: tuple[Mutation, ...] = (
     ),
     mutation(
         "crash-limit-ignored", "The crash limit makes a job dead", "workers.crashes",
-        ("jobs/take_back.py", "charge.charged and charge.certain and crashes >= job.crash_limit", "False"),
+        ("jobs/ack.py", "charge.charged and charge.certain and crashes >= job.crash_limit", "False"),
     ),
     mutation(
         "dead-by-uncertain-crash", "A crash makes a job dead only if it was a suspect or ran alone", "workers.crashes",
@@ -85,11 +85,11 @@ WORKERS: tuple[Mutation, ...] = (
     ),
     mutation(
         "early-job-begins-twice", "An early job never begins twice", "claims.cancel_orders",
-        ("jobs/take_back.py", "if job.early or charge", "if charge"),
+        ("jobs/ack.py", "if job.early or charge", "if charge"),
     ),
     mutation(
         "cancel-order-lost-in-rescue", "A rescue cancels a job with a cancel order", "claims.cancel_orders",
-        ("jobs/take_back.py", "if job.flags & FLAG_CANCEL_ORDERED:", "if False:"),
+        ("jobs/ack.py", "if job.flags & FLAG_CANCEL_ORDERED:\n        return State", "if False:\n        return State"),
     ),
     mutation(
         "cancel-overwritten", "A late success does not undo a cancel order", "claims.cancel_orders claims.races",

@@ -12,9 +12,8 @@ from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.states import State
 from mainspring.worker.records import Beat, BeatResult, LeadResult, RescueResult, WorkerRow
 
-from .jobs.ack import apply_acks
+from .jobs.ack import GUILT_OF_SUSPECT, CrashCharge, TakenJob, apply_acks, take_back
 from .jobs.promote import next_promotion
-from .jobs.take_back import GUILT_OF_SUSPECT, CrashCharge, TakenJob, take_back
 from .limits.buckets import Capacities
 from .limits.waiting import release_jobs, settle_released
 
