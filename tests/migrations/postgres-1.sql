@@ -20,7 +20,8 @@ CREATE TYPE mainspring_stored.ack_v1 AS (
 	slow bigint,
 	spent jsonb,
 	buckets jsonb,
-	ran bigint
+	ran bigint,
+	delays bigint[]
 );
 
 CREATE TYPE mainspring_stored.capacity_v1 AS (
@@ -533,6 +534,7 @@ declare
     v_ids bytea[] := array(select a.id from unnest(p_acks) a);
     v_applicable mainspring_stored.ack_v1[];
     v_applied integer[];
+    v_crashed mainspring_stored.taken_back_v1[] := '{}';
     v_woken text[];
 begin
     -- A transaction that moves running rows holds the row of their worker, as this one does; only a cancel order can
@@ -545,15 +547,20 @@ begin
     v_applied := array(select g.n from unnest(v_applicable) g);
     perform mainspring_stored.correct_acked_costs_v1(v_applicable, p_now);
     v_woken := mainspring_stored.hand_back_v1(p_worker, v_applicable, p_now);
+    if exists (select 1 from unnest(v_applicable) a where a.outcome = 'crashed') then
+        v_crashed := mainspring_stored.plan_crashes_v1(v_applicable, p_now);
+        perform mainspring_stored.release_uses_v1(p_worker, mainspring_stored.list_buckets_v1(array(select c.id from unnest(v_crashed) c)));
+        v_woken := v_woken || mainspring_stored.place_taken_back_v1(v_crashed, p_worker);
+    end if;
     v_woken := v_woken || mainspring_stored.finish_v1(
-        array(
+        mainspring_stored.list_taken_ends_v1(v_crashed, v_applicable) || array(
             select case when j.ordered is null
                 then row(a.id, a."to", a.reason, a.result, a.error, a.label, null, a.refund::integer, a.ran)::mainspring_stored.ending_v1
                 else row(
                     a.id, 'cancelled', 'by_user', null, a.error, null, nullif(j.ordered, ''), a.refund::integer, a.ran
                 )::mainspring_stored.ending_v1 end
             from unnest(v_applicable) a join mainspring_stored.jobs j on j.id = any(array[a.id])
-            where j.token = a.token and j.state || '' = 'running'
+            where j.token = a.token and j.state || '' = 'running' and a.outcome <> 'crashed'
         ), p_now, p_ended
     );
     return query select 'woken', null::bytea, null::bigint, w.queue from unnest(v_woken) w(queue);
@@ -2510,7 +2517,7 @@ begin
     );
     v_back := array(
         select a.id from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
-        where j.ordered is null and a."to" in ('ready', 'retrying', 'scheduled')
+        where j.ordered is null and a."to" in ('ready', 'retrying', 'scheduled') and a.outcome <> 'crashed'
     );
     if cardinality(v_back) = 0 then
         return '{}';
@@ -2901,6 +2908,20 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.list_taken_ends_v1(p_moves mainspring_stored.taken_back_v1[], p_acks mainspring_stored.ack_v1[]) RETURNS mainspring_stored.ending_v1[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        select row(
+            f.id, f.state, f.reason, null, a.error, case when f.state = 'dead' then a.label end, nullif(j.ordered, ''), 0, a.ran
+        )::mainspring_stored.ending_v1
+        from unnest(p_moves) f join mainspring_stored.jobs j on j.id = any(array[f.id]) left join unnest(p_acks) a on a.id = f.id
+        where f.state in ('dead', 'cancelled')
+    );
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.list_unkeyed_v1(p_lanes mainspring_stored.lane_v1[], p_names text[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
@@ -2922,7 +2943,7 @@ begin
     return array(
         select row(
             -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false, false, 0, null,
-                null, u.ran
+                null, u.ran, null
         )::mainspring_stored.ack_v1
         from unnest(p_id, p_token, p_result, p_error, p_ran) with ordinality as u(id, token, result, error, ran, n)
         where not exists (
@@ -3940,6 +3961,44 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.place_taken_back_v1(p_moves mainspring_stored.taken_back_v1[], p_owner text) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_woken text[];
+begin
+    with placed as materialized (
+        select u.*, case when u.state = 'ready' then nextval('mainspring_stored.seq') end as seq from unnest(p_moves) u
+    ), moved as (
+        update mainspring_stored.jobs j
+        set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = p_owner, turn = null, due = f.due,
+            lane = mainspring_stored.job_lane_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
+            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end,
+            expires = case when f.state not in ('ready', 'retrying') then j.expires end,
+            seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
+        from placed f
+        where j.id = any(array[f.id])
+        returning j.queue, f.state
+    )
+    select array_agg(distinct m.queue) into v_woken from moved m where m.state = 'ready';
+    perform mainspring_stored.add_lane_rows_v1(array(select f.id from unnest(p_moves) f where f.state = 'ready'), false);
+    return coalesce(v_woken, '{}');
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.plan_crashes_v1(p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS mainspring_stored.taken_back_v1[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        select mainspring_stored.plan_taken_v1(j, true, true, a.delays, a.reason, a."to" = 'dead', p_now)
+        from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
+        where a.outcome = 'crashed'
+        order by a.n
+    );
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.plan_take_back_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint) RETURNS mainspring_stored.taken_back_v1[]
     LANGUAGE plpgsql
     AS $$
@@ -3951,20 +4010,28 @@ declare
     );
 begin
     return array(
-        select case
-            when j.ordered is not null then row(j.id, 'cancelled', 'by_user', c.charged, null)::mainspring_stored.taken_back_v1
-            when j.early or c.charged and c.named and j.crashes + 1 >= j.crash_limit
-                then row(j.id, 'dead', 'crashed', c.charged, null)::mainspring_stored.taken_back_v1
-            when c.charged and c.delay > 0 then row(j.id, 'retrying', null, true, p_now + c.delay)::mainspring_stored.taken_back_v1
-            else row(j.id, 'ready', null, c.charged, null)::mainspring_stored.taken_back_v1 end
-        from mainspring_stored.jobs j cross join lateral (
-            select p_cause = 'crashed' and mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = v_blamed as charged,
-                mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = 2 or v_held = 1 as named,
-                p_delays[least(j.crashes + 1, cardinality(p_delays))] as delay
-        ) c
-        where j.worker = p_worker and j.state = 'running'
+        select mainspring_stored.plan_taken_v1(
+            j, p_cause = 'crashed' and mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = v_blamed,
+            mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = 2 or v_held = 1, p_delays, 'crashed', false, p_now
+        )
+        from mainspring_stored.jobs j where j.worker = p_worker and j.state = 'running'
         order by j.seq
     );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.plan_taken_v1(p_job mainspring_stored.jobs, p_charged boolean, p_certain boolean, p_delays bigint[], p_reason text, p_ends boolean, p_now bigint) RETURNS mainspring_stored.taken_back_v1
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare
+    v_delay bigint := p_delays[least(p_job.crashes + 1, cardinality(p_delays))];
+begin
+    return case
+        when p_job.ordered is not null then row(p_job.id, 'cancelled', 'by_user', p_charged, null)::mainspring_stored.taken_back_v1
+        when p_job.early or p_ends or p_charged and p_certain and p_job.crashes + 1 >= p_job.crash_limit
+            then row(p_job.id, 'dead', p_reason, p_charged, null)::mainspring_stored.taken_back_v1
+        when p_charged and v_delay > 0 then row(p_job.id, 'retrying', null, true, p_now + v_delay)::mainspring_stored.taken_back_v1
+        else row(p_job.id, 'ready', null, p_charged, null)::mainspring_stored.taken_back_v1 end;
 end
 $$;
 
@@ -5516,38 +5583,15 @@ CREATE FUNCTION mainspring_stored.take_back_jobs_v1(p_worker text, p_cause text,
 #variable_conflict use_column
 declare
     v_moves mainspring_stored.taken_back_v1[];
-    v_ids bytea[];
+    v_woken text[];
 begin
     perform 1 from mainspring_stored.jobs j where j.worker = p_worker and j.state = 'running' order by j.id for update;
     v_moves := mainspring_stored.plan_take_back_v1(p_worker, p_cause, p_delays, p_now);
-    v_ids := array(select f.id from unnest(v_moves) f);
-    perform mainspring_stored.record_attempts_v1(v_ids, null, p_cause, p_now);
+    perform mainspring_stored.record_attempts_v1(array(select f.id from unnest(v_moves) f), null, p_cause, p_now);
     delete from mainspring_stored.bucket_uses where worker = p_worker;
-    -- The owner is cleared, so that its own late ack is answered "stale".
-    return query
-    with placed as materialized (
-        select u.*, case when u.state = 'ready' then nextval('mainspring_stored.seq') end as seq from unnest(v_moves) u
-    ), moved as (
-        update mainspring_stored.jobs j
-        set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
-            lane = mainspring_stored.job_lane_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
-            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end,
-            expires = case when f.state not in ('ready', 'retrying') then j.expires end,
-            seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
-        from placed f
-        where j.id = any(array[f.id])
-        returning j.queue, f.state
-    )
-    select distinct null::bytea, null, m.queue from moved m where m.state = 'ready';
-    perform mainspring_stored.add_lane_rows_v1(array(select f.id from unnest(v_moves) f where f.state = 'ready'), false);
-    return query select null::bytea, null, w.queue from unnest(
-        mainspring_stored.finish_v1(
-            array(
-                select row(f.id, f.state, f.reason, null, null, null, nullif(j.ordered, ''), 0, null)::mainspring_stored.ending_v1
-                from unnest(v_moves) f join mainspring_stored.jobs j on j.id = any(array[f.id]) where f.state in ('dead', 'cancelled')
-            ), p_now
-        )
-    ) as w(queue);
+    v_woken := mainspring_stored.place_taken_back_v1(v_moves, null);
+    v_woken := v_woken || mainspring_stored.finish_v1(mainspring_stored.list_taken_ends_v1(v_moves, '{}'), p_now);
+    return query select null::bytea, null, w.queue from unnest(v_woken) as w(queue);
     return query select f.id, f.state, null from unnest(v_moves) f;
 end
 $$;
@@ -6729,48 +6773,48 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1795133348712612, 1, 1, 'hand-1-1d89e1', 1795133348725579, 1795133348738761, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1795133348712612, 1, 1, 'hand-1-1d89e1', 1795133348725579, 1795133348738761, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1795133359126298, 1, 1, 'hand-1-d6851a', 1795133359135043, 1795133359143518, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1795133359126298, 1, 1, 'hand-1-d6851a', 1795133359135043, 1795133359143518, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (1795133348694170, 1795133348712612, 1795133348694168, 1795133348738761, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-1d89e1', 1795133348725579, 0, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (1795133359107458, 1795133359126298, 1795133359107456, 1795133359143518, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d6851a', 1795133359135043, 0, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.documents VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261120 VALUES (1795133348694169, 1795133348712612, 1795133348694168, 1795133348738761, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-1d89e1', 1795133348725579, 0, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261120 VALUES (1795133348694175, 0, 1795133348768715, 1795133348774388, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261120 VALUES (1795133359107457, 1795133359126298, 1795133359107456, 1795133359143518, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d6851a', 1795133359135043, 0, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261120 VALUES (1795133359107463, 0, 1795133359203202, 1795133359223364, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (1795133348694172, 1795133348712612, 1795133348694168, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-1d89e1', NULL, NULL, 1795133348725579, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (1795133348694171, 1795133348712612, 1795133348694168, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-1d89e1', 1795136948738761, NULL, 1795133348725579, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (1795133348694173, 0, 1795133348768715, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (1795133348694174, 0, 1795133348768715, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795133348768715, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2795133348768715, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795133348768715, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795133359107460, 1795133359126298, 1795133359107456, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d6851a', NULL, NULL, 1795133359135043, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795133359107459, 1795133359126298, 1795133359107456, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d6851a', 1795136959143518, NULL, 1795133359135043, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795133359107461, 0, 1795133359203202, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795133359107462, 0, 1795133359203202, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795133359203202, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2795133359203202, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795133359203202, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('8d0c4b48-71a5-47ef-9244-d90297f6c8ce', 0);
+INSERT INTO mainspring_stored.meta VALUES ('4fbba135-e33d-40e8-8dde-ad09ba7b6cb8', 0);
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1795133348780102, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1795133359235871, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1795133348760597);
+INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1795133359170953);
 
 INSERT INTO mainspring_stored.schedule_runs VALUES ('nightly', 5, '\x01900000000070008000000000000006', '\x7b7d');
 
-INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1795133348782493, 10, '\x7b7d');
+INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1795133359241038, 10, '\x7b7d');
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-1d89e1', 1, 2, false, false, 1795133348690429, 1795133348738761, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-d6851a', 1, 2, false, false, 1795133359097965, 1795133359143518, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.keyed_lanes_id_seq', 1, false);
 
-SELECT pg_catalog.setval('mainspring_stored.seq', 1795133348694175, true);
+SELECT pg_catalog.setval('mainspring_stored.seq', 1795133359107463, true);
 
 ALTER TABLE ONLY mainspring_stored.attempts
     ADD CONSTRAINT attempts_pkey PRIMARY KEY (job, token);
