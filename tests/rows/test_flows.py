@@ -233,6 +233,42 @@ class TestEach:
         with app.worker():
             assert job.result(timeout=LIMIT) == [4, 8]
 
+    def test_partial_goes_on_with_the_results_of_the_others(self, app: Mainspring, work: Work) -> None:
+        @app.task(retries=0)
+        def odd(n: int, factor: int = 1) -> int:
+            if n % 2 == 0:
+                raise ValueError(f"{n} is even")
+            return factor * n
+
+        numbers = work.count_to.s(6).each(odd, factor=10, on_failure="partial")
+        job, summed = numbers.enqueue(), (numbers | work.total).enqueue()
+        with app.worker():
+            assert job.result(timeout=LIMIT) == [10, 30, 50]
+            assert summed.result(timeout=LIMIT) == 90
+            until(lambda: app.flows.get(summed.id).state == "succeeded")
+        assert app.jobs.count(flow=app.flows.get(summed.id).id)[State.DEAD] == 3
+
+    @pytest.mark.parametrize("n", [0, 3])
+    def test_partial_with_no_result_at_all(self, app: Mainspring, work: Work, n: int) -> None:
+        job = (work.count_to.s(n).each(work.fail, on_failure="partial") | work.total).enqueue()
+        with app.worker():
+            assert job.result(timeout=LIMIT) == 0
+
+    def test_partial_without_a_list_fails(self, app: Mainspring, work: Work) -> None:
+        """The policy is about the elements: if the part before fails, there are none."""
+
+        @app.task(retries=0)
+        def numbers() -> list[int]:
+            raise ValueError("no list")
+
+        job = (numbers.s().each(work.double, on_failure="partial") | work.total).enqueue()
+        with app.worker(), pytest.raises(JobCancelled, match="no list"):
+            job.result(timeout=LIMIT)
+
+    def test_an_unknown_policy_is_refused(self, work: Work) -> None:
+        with pytest.raises(InvalidOption, match="must be 'fail' or 'partial'"):
+            work.count_to.s(1).each(work.double, on_failure="ignore")  # type: ignore[call-overload]  # refused
+
     def test_a_result_that_is_no_list(self, app: Mainspring, work: Work) -> None:
         @app.task
         def anything(n: int):  # type: ignore[no-untyped-def]  # without a declared type, it is refused when it is known

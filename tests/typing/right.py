@@ -666,6 +666,8 @@ def each_element_of_a_list() -> None:
     assert_type(numbers_to.s(3).each(text_of), Group[str])
     assert_type(numbers_to.s(3).each(text_of, width=3), Group[str])
     assert_type(numbers_to.s(3).each(add) | total, Chain[int])
+    assert_type(numbers_to.s(3).each(text_of, on_failure="partial"), Group[str])
+    assert_type(numbers_to.s(3).each(add, 2, on_failure="partial") | total, Chain[int])
 
 
 def a_call_behind_a_call() -> None:

@@ -589,6 +589,10 @@ def each_of_a_result_that_is_no_list() -> None:
     add.s(1).each(spell)  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def each_with_an_unknown_policy() -> None:
+    numbers.s().each(add, on_failure="ignore")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
 def a_callback_that_cannot_take_a_list() -> None:
     chord(group(add.s(1)), spell)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
