@@ -524,6 +524,57 @@ class TestManaging:
         with pytest.raises(WrongState):
             app.flows.retry(job.id)
 
+    def test_a_retry_of_more_jobs_than_one_step_takes(self, app: Mainspring, work: Work) -> None:
+        """Two levels of groups, compensations that have nothing to undo, and the callback of each group."""
+        broken = [True]
+
+        @app.task(retries=0)
+        def flaky(n: int) -> int:
+            if broken:
+                raise ValueError("the first time")
+            return n
+
+        inner = group(flaky.s(n) for n in range(700)) | work.total
+        flow = group(inner, work.count_to.s(600).each(flaky) | work.total, work.add.s(1, 2)) | work.total
+        job = flow.enqueue()
+        with app.worker(concurrency=50):
+            until(lambda: app.flows.get(job.id).state == "failed")
+            broken.clear()
+            assert app.flows.retry(job.id) > 1_300
+            assert job.result(timeout=4 * LIMIT) == sum(range(700)) + sum(range(600)) + 3
+            until(lambda: app.flows.get(job.id).state == "succeeded")
+        assert work.times("add", 1, 2) == 1
+        assert sum(1 for what, *_ in work.ran if what == "total") == 3
+        with pytest.raises(WrongState):
+            app.flows.retry(job.id)
+
+    def test_a_large_retry_that_fails_again(self, app: Mainspring, work: Work) -> None:
+        job = (group(work.fail.s(n) for n in range(1_050)) | work.total).enqueue()
+        with app.worker(concurrency=50):
+            for _ in range(2):
+                until(lambda: app.flows.get(job.id).state == "failed")
+                assert app.flows.retry(job.id) == 1_050 + 3
+            until(lambda: app.flows.get(job.id).state == "failed")
+        assert {info.epoch for info in app.jobs.list(task=work.fail, limit=2_000)} == {3}
+
+    def test_a_large_retry_that_nobody_finishes_fails(self, app: Mainspring, work: Work) -> None:
+        from mainspring.flows import retry
+
+        with app.test() as t:
+            job = (group(work.fail.s(n) for n in range(1_050)) | work.total).enqueue()
+            t.drain()
+            flow = app.flows.get(job.id)
+            assert flow.state == "failed"
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(retry, "_slices", killed)
+                with pytest.raises(ConnectionAbortedError):
+                    app.flows.retry(job.id)
+            assert app.flows.get(flow.id).state == "running"
+            t.advance("61m")
+            t.drain()
+            assert app.flows.get(flow.id).state == "failed"
+            assert app.flows.retry(flow.id) == 1_050 + 3
+
     def test_a_key_makes_a_flow_unique(self, app: Mainspring, work: Work) -> None:
         flow = (work.add.s(1, 2) | work.double).flow(key="nightly")
         first, second = flow.enqueue(), flow.enqueue()
@@ -573,6 +624,11 @@ class TestManaging:
     def test_joins_are_in_a_queue_of_their_own(self, app: Mainspring, work: Work) -> None:
         (work.add.s(1, 2) | work.double).enqueue()
         assert app.jobs.count(queue=FLOW_QUEUE)[State.BLOCKED] == 1
+
+
+def killed(_: Any) -> Any:
+    """In the place of the slices of a retry: the program ends here."""
+    raise ConnectionAbortedError
 
 
 @pytest.mark.row("F7")
