@@ -94,8 +94,8 @@ class Flowing:
             chord.flow(key=key).enqueue()
             return
         batch = self.app.flows.batch("large", key=key, on_success=self.finished.s()).open()
-        for first in range(batch.counts().total, n, PIECE):  # each piece is one atomic step
-            batch.add_many(self.quiet.s(each) for each in range(first, min(n, first + PIECE)))
+        for first in range(0, n, PIECE):  # from the beginning, whatever an earlier process has added
+            batch.add_many((self.quiet.s(each) for each in range(first, min(n, first + PIECE))), at=first)
         batch.close()
 
 

@@ -362,6 +362,45 @@ class TestBatch:
             first.join(timeout=LIMIT)
         assert work.times("note", "all") == 1
 
+    def test_a_producer_starts_over_at_an_earlier_position(
+        self, app: Mainspring, other: Mainspring, work: Work
+    ) -> None:
+        """With pieces of another size, while some members have ended and a member has added one of its own."""
+
+        @app.task
+        def parent(ctx: Context, n: int) -> int:
+            ctx.flow.add(work.double.s(n))
+            return n
+
+        first = app.flows.batch("import", key="import:8", on_success=work.note.s("all")).open()
+        made = first.add_many((parent.s(n) for n in range(1_300)), at=0)
+        assert all(job.created for job in made)
+        with app.worker(concurrency=20):
+            until(lambda: first.counts().succeeded > 100)
+            again = app.flows.batch("import", key="import:8", on_success=work.note.s("all"))
+            repeated = again.add_many((parent.s(n) for n in range(1_000, 1_500)), at=1_000)
+            assert [job.id for job in repeated[:300]] == [job.id for job in made[1_000:]]
+            assert [job.created for job in repeated] == [False] * 300 + [True] * 200
+            again.close()
+            assert not any(job.created for job in again.add_many([parent.s(0), parent.s(1)], at=0))
+            again.join(timeout=4 * LIMIT)
+        assert again.counts().total == again.counts().succeeded == 2 * 1_500
+        assert work.times("note", "all") == 1
+        with pytest.raises(FlowClosed):
+            other.flows.batch_of(first.id).add_many([other.call("x")], at=1_500)
+
+    async def test_positions_in_async_code(self, app: Mainspring, work: Work) -> None:
+        async with app.flows.batch("x") as batch:
+            first, second = await batch.aadd_many([work.double.s(1), work.double.s(2)], at=7), batch
+            assert [job.created for job in await second.aadd_many([work.double.s(2)], at=8)] == [False]
+        assert len(first) == (await batch.acounts()).total == 2
+
+    @pytest.mark.parametrize("at", [-1, True, 1.0, "1"])
+    def test_a_position_that_is_none(self, app: Mainspring, work: Work, at: Any) -> None:
+        with pytest.raises(InvalidOption, match="must be a whole number"):
+            app.flows.batch("x").add_many([work.double.s(1)], at=at)
+        assert app.flows.list() == []
+
     def test_an_abandoned_batch_is_cancelled(self, app: Mainspring, work: Work) -> None:
         with app.test() as t:
             batch = app.flows.batch("x", hold="1h", on_finished=work.note.s("end")).open()

@@ -701,6 +701,7 @@ def a_batch() -> None:
         assert_type(batch.add(add.s(1)), Job[int])
         assert_type(batch.add(add.s(1) | text_of), Job[str])
         assert_type(batch.add_many([add.s(1)]), list[Job[int]])
+        assert_type(batch.add_many((add.s(n) for n in range(3)), at=1_000), list[Job[int]])
     print(batch.counts().pending)
 
 
