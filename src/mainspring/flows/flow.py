@@ -113,15 +113,17 @@ class Flow(Handle, Generic[R_co]):
         **kwargs: Any,
     ) -> Group[B]: ...
 
-    def each(self: Any, task: Any, /, *args: Any, on_failure: str = "fail", **kwargs: Any) -> Any:
+    def each(self: Any, task: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Run the task once for each element of the result of this flow, which must be a list.
 
         The result is the list of the results, in the order of the elements. The number of elements is known when this
-        flow has ended; a worker enqueues the jobs then. ``on_failure`` is that of ``group``: with ``"partial"``, the
-        jobs behind run when all elements have ended, with the results of the elements that succeeded.
+        flow has ended; a worker enqueues the jobs then.
+
+        ``on_failure`` is that of ``group``: with ``"partial"``, the jobs behind run when all elements have ended, with
+        the results of the elements that succeeded. A parameter of the task with this name is given by position.
         """
+        partial = _is_partial(kwargs.pop("on_failure", "fail"), "each")
         step = _step(self.app, task, args, kwargs, "each")
-        partial = _is_partial(on_failure, "each")
         _check_types(self, step, each=True)
         return Chain(self, (Link("each", (step,), partial=partial),))
 
