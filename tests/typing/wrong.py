@@ -599,7 +599,7 @@ def numbers_to(n: int) -> list[int]:
 
 
 def each_with_an_unknown_policy() -> None:
-    numbers_to.s(3).each(add, on_failure="ignore")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    numbers_to.s(3).each(add, on_failure="ignore")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 
 def a_callback_that_cannot_take_a_list() -> None:
