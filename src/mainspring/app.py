@@ -10,6 +10,7 @@ from mainspring.client import blocking
 from mainspring.common.callables import explain_call
 from mainspring.common.handles import Reserved, foreign_hint, refuse_assigned
 from mainspring.errors import InvalidOption, mask_url
+from mainspring.flows.flow import remember_app
 from mainspring.flows.shape import EACH_TASK
 from mainspring.jobs.call import Call, aenqueue, checked_calls, enqueue
 from mainspring.jobs.job import Job
@@ -121,6 +122,7 @@ class Mainspring(Reserved):
         self.settings = AppSettings(given, declared_in)
         self.tasks = Registry(lambda: self.settings.include, lambda: self.settings.routes)
         self.tasks.built_ins[EACH_TASK] = self._expander
+        remember_app(self)
         self.hooks = Hooks()
         self._client: Client | None = None
         self._lifespans: list[Callable[..., Any]] = []
@@ -390,10 +392,11 @@ class Mainspring(Reserved):
         """The configuration of a worker of this app; imports every included module."""
         from mainspring.schedules.edit import load_code_schedules
 
-        return self.settings.parts(
+        found = self.settings.parts(
             self.tasks, o, lifespans=tuple(self._lifespans), hooks=self.hooks, middleware=tuple(self._middleware),
             schedules=load_code_schedules(self),
         )  # fmt: skip
+        return found._replace(app=self)
 
     def open(self) -> Self:
         """Open the store now instead of at the first use, to see early whether the store can be reached."""

@@ -353,15 +353,6 @@ class TestReplacingATaskByAFlow:
         failed(app, chord(group(choose.s(), work.double.s(1)), work.total))
         assert (work.count("fail"), work.count("total")) == (1, 0)
 
-    def test_a_job_of_no_flow_is_refused(self, app: Mainspring, work: Work) -> None:
-        @app.task(retries=0)
-        def choose() -> int:
-            return work.add.s(1, 1) | work.double  # type: ignore[return-value]
-
-        job = choose.enqueue()
-        with app.worker(), pytest.raises(JobDead, match="belongs to no flow"):
-            job.result(timeout=LIMIT)
-
 
 # ---- situations ---------------------------------------------------------------------------------------
 

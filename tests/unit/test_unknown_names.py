@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import mainspring
-from mainspring import AsyncContext, AsyncTask, Call, Context, Job, Mainspring, Task
+from mainspring import AsyncContext, AsyncTask, Call, Context, Flow, Job, Mainspring, Task
 from mainspring.cli import cli
 from mainspring.common.foreign_names import FOREIGN, LATER
 from mainspring.errors import (
@@ -36,8 +36,8 @@ from mainspring.states import State
 from mainspring.worker.manager import Workers
 
 CLASSES: dict[str, type] = {
-    "Mainspring": Mainspring, "BaseTask": Task, "Call": Call, "Job": Job, "Context": Context, "Jobs": Jobs,
-    "Dead": Dead, "Queues": Queues, "Schedules": Schedules, "Workers": Workers,
+    "Mainspring": Mainspring, "BaseTask": Task, "Call": Call, "Flow": Flow, "Job": Job, "Context": Context,
+    "Jobs": Jobs, "Dead": Dead, "Queues": Queues, "Schedules": Schedules, "Workers": Workers,
 }  # fmt: skip
 package: Any = mainspring
 ID = "01a1e142-c0dc-7248-9e5f-e502c01970de"

@@ -170,6 +170,18 @@ FOREIGN: dict[str, dict[str, str]] = {
         "send": "Dramatiq's .send() is .enqueue() here.",
         "set": "Celery's .set(...) is .options(...) here.",
     },
+    "Flow": {
+        "apply_async": "Celery's .apply_async() is .enqueue() here.",
+        "delay": "Celery's .delay() is .enqueue() here.",
+        "get": "Enqueue the flow first: flow.enqueue().result().",
+        "link": "Celery's .link(call) is flow | task here.",
+        "link_error": 'What runs after a failure is a part with when="ignore" of a Dag here.',
+        "on_error": 'What runs after a failure is a part with when="ignore" of a Dag here.',
+        "options": "Options of jobs belong to the parts: a.options(...).s(1) | b.options(...). "
+        "Options of the whole flow: .flow(name=..., key=..., time_limit=..., tags=...).",
+        "result": "Enqueue the flow first: flow.enqueue().result().",
+        "set": "Options of jobs belong to the parts: a.options(...).s(1) | b.options(...).",
+    },
     "Job": {
         "args": "Attributes do no I/O: job.info().args reads them from the store.",
         "date_done": "Attributes do no I/O: job.info().finished reads it from the store.",

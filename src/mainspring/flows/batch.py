@@ -24,8 +24,8 @@ from mainspring.common.ids import derived_id, id_of, raw_id, raw_ids
 from mainspring.errors import InvalidOption, KeyTaken, NotFound
 from mainspring.flows.flow import Flow, is_task
 from mainspring.flows.plan import FlowPlanner
-from mainspring.flows.shape import FlowShape, ShapeNode, member_id
-from mainspring.flows.start import PIECE, FlowMembership
+from mainspring.flows.shape import FlowShape, ShapeNode, batch_joins, member_id
+from mainspring.flows.start import PIECE, FlowMembership, find_holder, other_flow
 from mainspring.jobs.call import Call, checked_calls
 from mainspring.jobs.job import Job
 from mainspring.jobs.new_job import FlowPlace
@@ -117,7 +117,7 @@ class Batch(Handle):
             try:
                 await self._app.client.enqueue(self._plan())
             except KeyTaken as error:
-                self._id = error.holder.bytes
+                await self._continue(error)
             self._exists = True
         return self
 
@@ -176,8 +176,25 @@ class Batch(Handle):
     # ---- private ------------------------------------------------------------------------------
 
     def _not_found(self) -> NotFound:
-        hint = "It was deleted, it does not exist yet, or the id is the id of a flow that is no batch."
+        hint = "It was deleted, or the id is the id of a flow that is no batch."
+        if not self._exists:
+            hint = "The batch does not exist yet: it is created by with, batch.open(), or the first batch.add()."
         return NotFound("batch", str(self.id), hint=hint)
+
+    async def _continue(self, error: KeyTaken) -> None:
+        """Continue the batch that holds the key, if it has the callbacks of this one."""
+        if self._settings["key"].on_conflict == "error":
+            raise error
+        shape = await find_holder(self._app, error)
+        if shape is not None and (not shape.nodes or shape.nodes[0].kind != "batch"):
+            raise other_flow(error, "a flow that is no batch")
+        held = {} if shape is None else {node.when: node.task for node in shape.nodes[1:]}
+        for option, policy in CALLBACKS.items():
+            call = self._settings.get(option)
+            if call is not None and held.get(policy) != call.task:
+                found = f"{option}={held[policy]!r}" if policy in held else f"no {option}"
+                raise other_flow(error, f"a batch with {found}, and this one has {option}={call.task!r}")
+        self._id = error.holder.bytes
 
     def _place(self) -> FlowMembership:
         return FlowMembership(raw_id(), self._id, (_set_of(self._id),))
@@ -216,11 +233,11 @@ class Batch(Handle):
 
 
 def _set_of(root: bytes) -> bytes:
-    return derived_id(root, b"set")
+    return batch_joins(root)[0]
 
 
 def _hold_of(root: bytes) -> bytes:
-    return derived_id(root, b"hold")
+    return batch_joins(root)[1]
 
 
 def callback_call(app: Mainspring, wanted: Any, option: str, batch: UUID) -> Call[Any]:

@@ -10,7 +10,7 @@ dag.enqueue()
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mainspring.codec.signature import Supplied
@@ -37,8 +37,19 @@ class NodeResult(Supplied):
     def id(self) -> bytes:
         return self.node.id
 
+    def __str__(self) -> str:
+        raise self._no_text()
+
+    def __format__(self, format_spec: str) -> str:
+        raise self._no_text()
+
     def __repr__(self) -> str:
         return f"<result of {self.node!r}>"
+
+    def _no_text(self) -> InvalidOption:
+        hint = "Give it as an argument, task.s(node.result), and build the text inside of that task."
+        why = "is not known yet, so it cannot become text"
+        return InvalidOption("node.result", self, why, subject="Dag", hint=hint)
 
 
 class Node(Generic[R]):
@@ -89,6 +100,8 @@ class Dag(Flow[None]):
             raise InvalidOption("call", call, "is a cycle: the call contains this Dag", subject="Dag.add", hint=hint)
         self.app = self.app or call.app
         found: dict[Node[Any], None] = {}
+        if isinstance(after, (str, Node)) or not isinstance(after, Iterable):
+            raise InvalidOption("after", after, "is not a list of nodes", subject="Dag.add", hint="after=[node]")
         for node in (*after, *_nodes_in(call)):
             if not isinstance(node, Node) or node.dag is not self:
                 hint = "after= takes nodes that this Dag's add() returned."
@@ -106,6 +119,10 @@ class Dag(Flow[None]):
                 "dag", self, "has no nodes", subject="Dag", hint="Add at least one: dag.add(task.s(1))."
             )
         return self.nodes
+
+    def empty_result(self) -> Any:
+        """Raises: a ``Dag`` without nodes cannot be enqueued."""
+        return self.checked_nodes()
 
     def __repr__(self) -> str:
         return f"<Dag of {len(self.nodes)} nodes>"

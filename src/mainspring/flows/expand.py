@@ -17,6 +17,7 @@ from mainspring.client import blocking
 from mainspring.codec import dumps
 from mainspring.common.ids import derived_id, id_of
 from mainspring.errors import Discard, UnknownTask
+from mainspring.flows.plan import check_member
 from mainspring.flows.shape import EACH_TASK, member_id
 from mainspring.jobs.call import Call, Step
 from mainspring.jobs.new_job import CallTarget, FlowPlace
@@ -91,6 +92,7 @@ def _member(app: Mainspring, target: CallTarget, plan: dict[str, Any], place: Fl
     call: Call[Any] = Call(app, target, arguments, plan["options"])
     if app.enqueue_middleware:
         call = wrap_call(app.enqueue_middleware, call)
+    check_member(call)
     return call.build(app.settings.version)._replace(place=place).job(id_of(member_id(place.before[0], n)))
 
 

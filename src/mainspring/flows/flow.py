@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, TypeVar, cast, overload
+from weakref import WeakSet
 
+from mainspring.common.current import current
 from mainspring.common.handles import Handle
-from mainspring.errors import InvalidOption
+from mainspring.errors import InvalidOption, UnknownAttribute
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -29,6 +31,10 @@ When = Literal["fail", "ignore", "skip", "wait"]
 """What a job of a flow does if a job before it did not succeed: it is cancelled; it runs; it is left out, and the jobs
 behind it go on; it waits until the dead job was retried and has succeeded."""
 WHENS = ("fail", "ignore", "skip", "wait")
+_CALLS_IN_GROUP = (
+    "Tasks in a group stand behind a |, and get the result before them: a.s() | group(b, c). "
+    "To enqueue a group, give calls: group(b.s(...), c.s(...))."
+)
 
 
 class Flow(Handle, Generic[R_co]):
@@ -36,7 +42,9 @@ class Flow(Handle, Generic[R_co]):
 
     __slots__ = ()
 
-    _INTERNAL = frozenset({"aenqueue_member", "app", "empty_result", "enqueue_member", "with_undo"})
+    _INTERNAL = frozenset({
+        "aenqueue_child", "aenqueue_member", "app", "empty_result", "enqueue_child", "enqueue_member", "with_undo",
+    })  # fmt: skip
 
     _INSTEAD = "Build the flow again in the other process, or send the ids of its jobs."
     app: Mainspring | None
@@ -55,9 +63,11 @@ class Flow(Handle, Generic[R_co]):
         """``flow | task``: run the task with the result of the flow as its first argument.
 
         ``flow | group(b, c)``, a group of tasks, runs each of them with the result. ``flow | other_flow`` (a call such
-        as ``b.s(2)``, a group of calls) runs the other flow after this one, without its result.
+        as ``b.s(2)``, a group of calls) runs the other flow after this one, without its result. A call whose first
+        parameter is free, and could take the result, is refused.
         """
         if isinstance(other, Flow):
+            _check_unfed(self, other)
             return Chain(self, (Link("after", (of_app(other, self.app),)),), other.app)
         if isinstance(other, FanOut):
             steps = tuple([_step(self.app, each, (), {}, "|") for each in other.tasks])
@@ -160,6 +170,18 @@ class Flow(Handle, Generic[R_co]):
 
         return cast("Job[R_co]", await aenqueue_flow(self))
 
+    def enqueue_child(self, origin: Any) -> Job[R_co]:
+        """Create all jobs of the flow, which is the child of a running job; a child that exists already is found."""
+        from mainspring.flows.start import enqueue_flow
+
+        return cast("Job[R_co]", enqueue_flow(self, origin))
+
+    async def aenqueue_child(self, origin: Any) -> Job[R_co]:
+        """Async version of ``enqueue_child``: create all jobs of the flow, which is the child of a running job."""
+        from mainspring.flows.start import aenqueue_flow
+
+        return cast("Job[R_co]", await aenqueue_flow(self, origin))
+
     def enqueue_member(self, place: Any) -> Job[R_co]:
         """Create the jobs of this part in a flow that is there already, for ``ctx.flow.add`` and batches."""
         from mainspring.flows.start import add_to_flow
@@ -180,7 +202,7 @@ class Flow(Handle, Generic[R_co]):
 
     def empty_result(self) -> Any:
         """The result of a flow that contains no call; ``InvalidOption`` if there is none."""
-        return app_beside(self)  # raises
+        raise InvalidOption("flow", self, "has no task", subject="a flow", hint="Give it a part.")
 
     def with_undo(self, step: Step[Any]) -> Self:
         """The same part with this compensation."""
@@ -267,6 +289,16 @@ class FanOut(Generic[A, B]):
     def __init__(self, tasks: Sequence[Any]) -> None:
         self.tasks = tuple(tasks)
 
+    if not TYPE_CHECKING:  # a type checker must not accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise UnknownAttribute("a group of tasks", name, hint=_CALLS_IN_GROUP)
+
+        def __or__(self, other: Any) -> Any:
+            raise InvalidOption("flow", self, "has no part before it", subject="flow |", hint=_CALLS_IN_GROUP)
+
     def __repr__(self) -> str:
         return f"<FanOut to {len(self.tasks)} tasks>"
 
@@ -322,15 +354,28 @@ def group(*calls: Any, on_failure: str = "fail") -> Any:
 
 def chord(header: Flow[list[R]], callback: Callable[Concatenate[list[R], ...], B]) -> Chain[B]:
     """``header | callback``: run the callback with the list of the results of the group."""
-    return cast("Chain[B]", header | callback)
+    return cast("Chain[B]", _need_flow(header, "chord") | callback)
+
+
+_apps: WeakSet[Mainspring] = WeakSet()
+
+
+def remember_app(app: Mainspring) -> None:
+    """Note an app of this process, for flows without a task."""
+    _apps.add(app)
 
 
 def app_beside(flow: Flow[Any]) -> Mainspring:
-    """The app of the flow."""
-    if flow.app is None:
-        hint = "Give it a part, or put a task behind it: group([]) | task."
-        raise InvalidOption("flow", flow, "has no task, so it belongs to no app", subject="enqueue", hint=hint)
-    return flow.app
+    """The app of the flow. A group without parts has none: it takes the app of the running job, or the only app."""
+    if flow.app is not None:
+        return flow.app
+    attempt = current.get(None)
+    if attempt is not None and attempt.environment.app is not None:
+        return cast("Mainspring", attempt.environment.app)
+    if len(apps := list(_apps)) == 1:
+        return apps[0]
+    hint = "The process has several apps. Give it a part, or put a task behind it: group([]) | task."
+    raise InvalidOption("flow", flow, "has no task, so it belongs to no app", subject="enqueue", hint=hint)
 
 
 # ---- private ------------------------------------------------------------------------------------------
@@ -354,9 +399,10 @@ def _need_flow(value: Any, verb: str) -> Flow[Any]:
     if is_task(value):
         hint = f"Give it its arguments: {value.name.rpartition('.')[2]}.s(...)."
         raise InvalidOption("calls", value, "is a task, not a call", subject=verb, hint=hint)
-    raise InvalidOption(
-        "calls", value, "is not a call", subject=verb, hint="A call is task.s(...), with its arguments."
-    )
+    hint = "A call is task.s(...), with its arguments."
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        hint = f"Several calls are a group: {verb}(group(...), ...)."
+    raise InvalidOption("calls", value, "is not a call", subject=verb, hint=hint)
 
 
 def _is_partial(on_failure: str, verb: str) -> bool:
@@ -394,9 +440,27 @@ def _step(app: Mainspring | None, task: Any, args: tuple[Any, ...], kwargs: dict
         hint = (
             "Declare the function with @app.task." if callable(task) else "The right side is a task, a call or a group."
         )
+        if isinstance(task, Flow):
+            hint = f"Give the task and its further arguments: {verb}(task, ...). Its first argument is the result."
         raise InvalidOption("task", task, "is not a task", subject=f"flow {verb}", hint=hint)
     step: Step[Any] = (task if app is None else task.bound_to(app)).step(args, kwargs)
     return step
+
+
+def _check_unfed(before: Flow[Any], behind: Flow[Any]) -> None:
+    from mainspring.flows.types import check_unfed
+
+    for call in _first_calls(behind):
+        check_unfed(before, call)
+
+
+def _first_calls(flow: Flow[Any]) -> list[Any]:
+    """The calls of a chain or of groups that start first."""
+    if isinstance(flow, Chain):
+        return _first_calls(flow.first)
+    if isinstance(flow, Group):
+        return [call for member in flow.members for call in _first_calls(member)]
+    return [flow] if hasattr(flow, "target") else []
 
 
 def _check_types(before: Flow[Any], step: Step[Any], *, each: bool = False) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -32,8 +33,8 @@ from mainspring.flows.shape import (
 )
 from mainspring.jobs.call import UPSTREAM, Call, Step
 from mainspring.jobs.keys import claim_of
-from mainspring.jobs.new_job import FlowPlace
-from mainspring.jobs.query import flow_mark
+from mainspring.jobs.new_job import FlowPlace, JobOrigin
+from mainspring.jobs.query import flow_mark, parent_mark
 from mainspring.jobs.records import FLOW_KEEP, Edge, JobBatch, JobBody, Join, NewJob
 from mainspring.limits.records import Limit
 from mainspring.tasks.middleware import wrap_call
@@ -74,8 +75,13 @@ class FlowPlan(NamedTuple):
 class FlowPlanner:
     """Collects the jobs of one flow."""
 
-    def __init__(self, app: Mainspring, flow: bytes, settings: dict[str, Any], hold: int = 0) -> None:
-        """``hold``: the flow is enqueued in pieces, and starts when its start join is closed, within this time."""
+    def __init__(
+        self, app: Mainspring, flow: bytes, settings: dict[str, Any], hold: int = 0, origin: JobOrigin | None = None
+    ) -> None:
+        """``hold``: the flow is enqueued in pieces, and starts when its start join is closed, within this time.
+        ``origin``: the flow is the child of a running job.
+        """
+        self.origin = origin
         self.app = app
         self.flow = flow
         self.settings = settings
@@ -118,7 +124,7 @@ class FlowPlanner:
         self._note_children()
         shape = FlowShape(
             tuple(self._nodes[:NODES_SHOWN]), last.hex(), self.settings.get("name", ""), self._count,
-            self.start.hex() if self.hold else "",
+            self.start.hex() if self.hold else "", kind_of(flow) if self.settings.get("key") else "",
         )  # fmt: skip
         self.jobs[0] = self.with_shape(root, shape)
         return FlowPlan(self.flow, last, last_task(flow), self.jobs, tuple(self._limits.values()), decoder_of(flow))
@@ -202,6 +208,7 @@ class FlowPlanner:
         (name, source), *more = step.inputs.items()
         if more or source is not UPSTREAM:
             raise InvalidOption("each", step.task, "cannot take the results of nodes", subject="flow.each")
+        check_member(step)
         return expander_call(self.app, step, name, join)
 
     def _plan_dag(self, dag: Dag, part: Part) -> None:
@@ -256,10 +263,15 @@ class FlowPlanner:
             unique = msgspec.structs.replace(
                 unique, conflict="error" if unique.conflict == "return" else unique.conflict
             )
-        body = JobBody(tags=given.get("tags", ()), key=said, flow=self.flow.hex(), members=0, code=self._code)
+        tags, origin = given.get("tags", ()), self.origin
+        body = JobBody(
+            tags=tags, key=said, flow=self.flow.hex(), members=0, code=self._code,
+            parent=None if origin is None else str(origin.parent), trace=None if origin is None else origin.trace,
+        )  # fmt: skip
         return NewJob(
             id=self.flow, task=ROOT_TASK, queue=FLOW_QUEUE, expires_in=given.get("time_limit"), unique=unique,
-            marks=given.get("tags", ()), join=Join(open=bool(self.hold)), record=_encode(body),
+            marks=tags if origin is None else (*tags, parent_mark(origin.parent.bytes)),
+            join=Join(open=bool(self.hold)), record=_encode(body),
         )  # fmt: skip
 
     def with_shape(self, root: NewJob, shape: FlowShape) -> NewJob:
@@ -299,7 +311,7 @@ class FlowPlanner:
     def add_member(self, call: Call[Any], id: bytes, place: FlowPlace) -> None:
         if self.app.enqueue_middleware:
             call = wrap_call(self.app.enqueue_middleware, call)
-        _check_member(call)
+        check_member(call)
         tags = self.settings.get("tags")
         if tags:
             call = call.options(tags=tags)
@@ -326,11 +338,11 @@ class FlowPlanner:
             self._nodes.append(ShapeNode(id.hex(), task, kind, parents, when, self._group.hex(), count))
 
 
-def plan_flow(flow: Flow[Any], id: bytes, hold: int = 0) -> FlowPlan:
+def plan_flow(flow: Flow[Any], id: bytes, hold: int = 0, origin: JobOrigin | None = None) -> FlowPlan:
     """The jobs of this expression; ``hold``: it is enqueued in pieces, within this many microseconds."""
     settings = flow.settings if isinstance(flow, PlannedFlow) else {}
     body = flow.body if isinstance(flow, PlannedFlow) else flow
-    return FlowPlanner(app_beside(body), id, settings, hold).plan(body)
+    return FlowPlanner(app_beside(body), id, settings, hold, origin).plan(body)
 
 
 def last_task(flow: Flow[Any]) -> str:
@@ -394,7 +406,22 @@ def _tasks_of(flow: Flow[Any]) -> Any:
         return (_tasks_of(flow.first), *((link.kind, *map(_tasks_of, link.targets)) for link in flow.links))
     if isinstance(flow, Group):
         return frozenset(map(_tasks_of, flow.members))
-    return id(flow)
+    if isinstance(flow, Dag):
+        tasks = {node: _tasks_of(node.body) for node in flow.nodes}
+        return frozenset((task, frozenset(map(tasks.__getitem__, node.parents))) for node, task in tasks.items())
+    return None
+
+
+def kind_of(flow: Flow[Any]) -> str:
+    """A short text for the tasks of a flow and how they are linked, whatever the number of members of its groups."""
+    body = flow.body if isinstance(flow, PlannedFlow) else flow
+    return sha256(_spell(_tasks_of(body)).encode()).hexdigest()[:16]
+
+
+def _spell(tasks: Any) -> str:
+    if isinstance(tasks, frozenset):
+        return f"{{{','.join(sorted(map(_spell, tasks)))}}}"
+    return f"({','.join(map(_spell, tasks))})" if isinstance(tasks, tuple) else repr(tasks)
 
 
 def _has_undo(flow: Flow[Any]) -> bool:
@@ -407,7 +434,7 @@ def _has_undo(flow: Flow[Any]) -> bool:
     return isinstance(flow, Dag) and any(_has_undo(node.body) for node in flow.nodes)
 
 
-def _check_member(call: Call[Any]) -> None:
+def check_member(call: Call[Any]) -> None:
     """Refuse options that a job of a flow cannot have."""
     if call.own_key is not None:
         hint = 'Give the key to the flow: (a.s() | b).flow(key="...").enqueue().'

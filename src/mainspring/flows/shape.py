@@ -51,11 +51,18 @@ class FlowShape(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many jobs the flow had when it was enqueued, without joins."""
     start: str = ""
     """The join that holds the whole flow back while it is enqueued in pieces."""
+    kind: str = ""
+    """For a flow with a key: the tasks and how they are linked. Flows that differ only in arguments have one kind."""
 
 
 def member_id(join: bytes, n: int) -> bytes:
     """The id of the exit of the member ``n`` of a group."""
     return derived_id(join, b"member", b"%d" % n)
+
+
+def batch_joins(root: bytes) -> tuple[bytes, bytes]:
+    """The joins of a batch: the one of its members, and the one that is open until the batch is closed."""
+    return derived_id(root, b"set"), derived_id(root, b"hold")
 
 
 encode_shape = msgspec.json.Encoder().encode

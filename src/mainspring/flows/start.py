@@ -19,14 +19,15 @@ from mainspring.client import blocking
 from mainspring.common.ids import derived_id, raw_id
 from mainspring.errors import InvalidOption, KeyTaken
 from mainspring.flows.flow import Flow, PlannedFlow, app_beside
-from mainspring.flows.plan import FlowPlan, FlowPlanner, plan_flow
-from mainspring.flows.shape import decode_shape
+from mainspring.flows.plan import FlowPlan, FlowPlanner, kind_of, plan_flow
+from mainspring.flows.shape import FlowShape, decode_shape
 from mainspring.jobs.job import Job
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import Edge, JobBatch, JobBody, NewJob
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
+    from mainspring.jobs.new_job import JobOrigin
     from mainspring.stores.base import Store
 
 PIECE = 1_000
@@ -39,40 +40,43 @@ HOLD = 3_600_000_000
 _decode_body = msgspec.json.Decoder(JobBody).decode
 
 
-def enqueue_flow(flow: Flow[Any]) -> Job[Any]:
+def enqueue_flow(flow: Flow[Any], origin: JobOrigin | None = None) -> Job[Any]:
     """Insert the flow in this thread; see :func:`aenqueue_flow`."""
     app, connection = app_beside(flow), _connection(flow)
-    if blocking.in_loop():
+    if origin is None and blocking.in_loop():
         blocking.warn_blocking("enqueue")
-    plan = plan_flow(flow, raw_id())
+    plan = plan_flow(flow, _new_id(origin), origin=origin)
     if len(plan.jobs) <= PIECE:
         try:
-            app.client.enqueue_now(_batch(app, plan.jobs, plan, 0), connection)
+            replies = app.client.enqueue_now(_batch(app, plan.jobs, plan, 0, origin), connection)
         except KeyTaken as error:
-            holder = blocking.run("flow.enqueue", _holder_exit(app, error))
-            return _return_holder(flow, plan, error, holder)
-        return _handle(app, plan)
+            return blocking.run("flow.enqueue", _return_holder(app, flow, plan, error))
+        return _handle(app, plan, created=replies[0].created)
     if connection is not None:
         raise _too_large_for_connection(plan)
-    return blocking.run("flow.enqueue", _send_pieces(app, flow, plan.id))
+    return blocking.run("flow.enqueue", _send_pieces(app, flow, plan.id, origin))
 
 
-async def aenqueue_flow(flow: Flow[Any]) -> Job[Any]:
-    """Insert all jobs of the flow, or none; return the handle of its last job."""
+async def aenqueue_flow(flow: Flow[Any], origin: JobOrigin | None = None) -> Job[Any]:
+    """Insert all jobs of the flow, or none; return the handle of its last job.
+
+    ``origin``: the flow is the child of a running job. An attempt that is repeated gets the flow that is there.
+    """
     app, connection = app_beside(flow), _connection(flow)
-    plan = plan_flow(flow, raw_id())
+    plan = plan_flow(flow, _new_id(origin), origin=origin)
     if len(plan.jobs) > PIECE:
         if connection is not None:
             raise _too_large_for_connection(plan)
-        return await _send_pieces(app, flow, plan.id)
+        return await _send_pieces(app, flow, plan.id, origin)
+    batch = _batch(app, plan.jobs, plan, 0, origin)
     try:
         if connection is not None:
-            app.client.enqueue_now(_batch(app, plan.jobs, plan, 0), connection)
+            replies = app.client.enqueue_now(batch, connection)
         else:
-            await app.client.enqueue(_batch(app, plan.jobs, plan, 0))
+            replies = await app.client.enqueue(batch)
     except KeyTaken as error:
-        return _return_holder(flow, plan, error, await _holder_exit(app, error))
-    return _handle(app, plan)
+        return await _return_holder(app, flow, plan, error)
+    return _handle(app, plan, created=replies[0].created)
 
 
 def add_to_flow(app: Mainspring, flow: Flow[Any], place: FlowMembership) -> tuple[JobBatch, Job[Any]]:
@@ -105,10 +109,19 @@ class FlowMembership(NamedTuple):
 # ---- one piece ----------------------------------------------------------------------------------------
 
 
-def _batch(app: Mainspring, jobs: Sequence[NewJob], plan: FlowPlan, number: int, *, retry: bool = False) -> JobBatch:
+def _new_id(origin: JobOrigin | None) -> bytes:
+    return raw_id() if origin is None else origin.id
+
+
+def _batch(
+    app: Mainspring, jobs: Sequence[NewJob], plan: FlowPlan, number: int, origin: JobOrigin | None, *,
+    retry: bool = False,
+) -> JobBatch:  # fmt: skip
+    """The child of a running job is sent as a repeat and as accepted work: see ``jobs.call.prepare``."""
     batch = JobBatch(
-        id=derived_id(plan.id, b"piece", b"%d" % number), jobs=tuple(jobs), limits=plan.limits, retry=retry
-    )
+        id=derived_id(plan.id, b"piece", b"%d" % number), jobs=tuple(jobs), limits=plan.limits,
+        retry=retry or origin is not None, accepted=origin is not None,
+    )  # fmt: skip
     return app.tasks.declared_queues.add_settings(batch)
 
 
@@ -116,40 +129,56 @@ def _handle(app: Mainspring, plan: FlowPlan, *, created: bool = True) -> Job[Any
     return Job(plan.exit, plan.task, app.client, plan.decode, created=created)
 
 
-def _return_holder(flow: Flow[Any], plan: FlowPlan, error: KeyTaken, last: bytes) -> Job[Any]:
+async def _return_holder(app: Mainspring, flow: Flow[Any], plan: FlowPlan, error: KeyTaken) -> Job[Any]:
     """The handle of the flow that holds the key, unless the key says that this is an error."""
     key = flow.settings["key"] if isinstance(flow, PlannedFlow) else None
     if key is None or key.on_conflict == "error":
         raise error
-    return Job(last, plan.task, app_beside(flow).client, plan.decode, created=False)
+    shape = await _check_kind(app, flow, error)
+    last = error.holder.bytes if shape is None else bytes.fromhex(shape.last)
+    return Job(last, plan.task, app.client, plan.decode, created=False)
 
 
-async def _holder_exit(app: Mainspring, error: KeyTaken) -> bytes:
-    """The last job of the flow that holds the key."""
+async def _check_kind(app: Mainspring, flow: Flow[Any], error: KeyTaken) -> FlowShape | None:
+    """The shape of the flow that holds the key. ``KeyTaken`` if it consists of other tasks than this flow."""
+    shape = await find_holder(app, error)
+    if shape is not None and shape.kind != kind_of(flow):
+        raise other_flow(error, "another flow, which consists of other tasks")
+    return shape
+
+
+async def find_holder(app: Mainspring, error: KeyTaken) -> FlowShape | None:
+    """The shape of the flow that holds the key; None if it was deleted meanwhile."""
     store = await app.client.store()
     found = await store.find(Query.of(error.holder))
     shape = _decode_body(found.jobs[0].record).shape if found.jobs else msgspec.UNSET
-    if shape is msgspec.UNSET:
-        return error.holder.bytes
-    return bytes.fromhex(decode_shape(shape).last)
+    return None if shape is msgspec.UNSET else decode_shape(shape)
+
+
+def other_flow(error: KeyTaken, holder: str) -> KeyTaken:
+    """The error of a key that a flow holds which cannot stand for this one."""
+    why = f"the key is held by {holder} ({error.holder}); nothing was enqueued"
+    hint = 'All flows and batches share their keys. Say in the key what it is for: key="import:7", key="report:7".'
+    return KeyTaken(error.task, error.holder, why=why, hint=hint)
 
 
 # ---- many pieces --------------------------------------------------------------------------------------
 
 
-async def _send_pieces(app: Mainspring, flow: Flow[Any], id: bytes) -> Job[Any]:
-    plan = plan_flow(flow, id, HOLD)
+async def _send_pieces(app: Mainspring, flow: Flow[Any], id: bytes, origin: JobOrigin | None) -> Job[Any]:
+    plan = plan_flow(flow, id, HOLD, origin)
     pieces = list(_pieces(plan.jobs))
     resumed = False
     try:
-        await app.client.enqueue(_batch(app, pieces[0], plan, 0))
+        await app.client.enqueue(_batch(app, pieces[0], plan, 0, origin))
     except KeyTaken as error:
         if not await _is_unfinished(await app.client.store(), error.holder.bytes):
-            return _return_holder(flow, plan, error, await _holder_exit(app, error))
-        plan, resumed = plan_flow(flow, error.holder.bytes, HOLD), True
+            return await _return_holder(app, flow, plan, error)
+        await _check_kind(app, flow, error)
+        plan, resumed = plan_flow(flow, error.holder.bytes, HOLD, origin), True
         pieces = list(_pieces(plan.jobs))
     for number, jobs in enumerate(pieces[0 if resumed else 1 :], 0 if resumed else 1):
-        await app.client.enqueue(_batch(app, jobs, plan, number, retry=resumed))
+        await app.client.enqueue(_batch(app, jobs, plan, number, origin, retry=resumed))
     await _open_start(await app.client.store(), plan)
     return _handle(app, plan, created=not resumed)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from mainspring.codec.wire import shown_type
-from mainspring.errors import BadSignature, WrongArgument
+from mainspring.errors import BadSignature, InvalidOption, WrongArgument
 from mainspring.jobs.call import Call, Step
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ _SCALARS = (str, bytes, bool, int, float)
 
 def check_takes(before: Flow[Any], step: Step[Any], *, each: bool) -> None:
     """Raise ``WrongArgument`` if the step cannot take the result of ``before``, or an element of it."""
+    _refuse_ignored(before, step)
     found = result_type(before)
     if found is Any:
         return
@@ -35,9 +36,57 @@ def check_takes(before: Flow[Any], step: Step[Any], *, each: bool) -> None:
 
 def check_takes_node(before: Flow[Any], step: Step[Any], name: str) -> None:
     """Raise ``WrongArgument`` if this parameter cannot take the result of ``before``, a node of the same ``Dag``."""
+    _refuse_ignored(before, step)
     found = result_type(before)
     if found is not Any:
         _check_fits(found, step, name, "the node", "The argument gets the result of the node, not the node.")
+
+
+def check_unfed(before: Flow[Any], call: Call[Any]) -> None:
+    """Refuse a call behind a ``|`` that does not get the result, although its first parameter is free and could take
+    it: in Celery ``a.s(1) | b.s()`` gives the result to ``b``."""
+    name = _free_parameter(call)
+    found = result_type(before) if name else None
+    if found is None or found is type(None) or not _may_fit(found, _parameter_type(call, name)):
+        return
+    task = call.task.rpartition(".")[2]
+    why = f"is a complete call, which does not get the result before it, and its parameter {name!r} is free"
+    hint = (
+        f"Write | {task}, or .then({task}, ...), to give it the result. "
+        f"To run it without the result, give it a value: {task}.s({name}=...)."
+    )
+    raise InvalidOption("call", call, why, subject="flow |", hint=hint)
+
+
+def _free_parameter(call: Call[Any]) -> str:
+    """The first parameter of the task, if it can be given by position and the call leaves it to its default."""
+    task: Any = call.app.tasks.find(call.task)
+    try:
+        first: str = next(iter(() if task is None else task.positional), "")
+    except BadSignature:
+        return ""
+    given = {*call.arguments, *(call.inputs if isinstance(call, Step) else ())}
+    return "" if first in given or "@" in given else first
+
+
+def _refuse_ignored(before: Flow[Any], step: Step[Any]) -> None:
+    """Refuse a step behind a task that stores no result."""
+    task = next((each for each in _last_tasks(before) if each.target.options["result"] == "ignore"), None)
+    if task is not None:
+        why = f"gets the result of task {task.task!r}, which is declared with result='ignore'"
+        hint = f"Leave result='ignore' out there, or run {step.task.rpartition('.')[2]}.s(...) without the result."
+        raise WrongArgument(step.task, next(iter(step.inputs), ""), why, hint=hint)
+
+
+def _last_tasks(flow: Flow[Any]) -> list[Call[Any]]:
+    """The calls whose results are the result of the part."""
+    from mainspring.flows.flow import Chain, Group
+
+    if isinstance(flow, Call):
+        return [flow]
+    if isinstance(flow, Chain):
+        return [call for target in flow.links[-1].targets for call in _last_tasks(target)]
+    return [call for member in flow.members for call in _last_tasks(member)] if isinstance(flow, Group) else []
 
 
 def _check_fits(found: Any, step: Step[Any], name: str, source: str, hint: str) -> None:
@@ -72,7 +121,7 @@ def result_type(flow: Flow[Any]) -> Any:
     return Any
 
 
-def _parameter_type(step: Step[Any], name: str) -> Any:
+def _parameter_type(step: Call[Any], name: str) -> Any:
     task: Any = step.app.tasks.find(step.task)
     try:
         return Any if task is None else task.parameter_types.get(name, Any)

@@ -54,7 +54,7 @@ class Call(Flow[R_co]):
 
     _INSTEAD = "Send task.name and the arguments; app.call(name, ...) makes the call again."
     _INTERNAL = frozenset({
-        "aenqueue_child", "app", "build", "connection", "enqueue_child", "given", "identity", "inheriting", "limits",
+        "app", "build", "connection", "given", "identity", "inheriting", "limits",
         "new_job", "own_key", "retargeted", "target",
     })  # fmt: skip
 
@@ -195,6 +195,12 @@ class Step(Call[R_co]):
     async def aenqueue(self) -> Job[R_co]:
         return await Flow.aenqueue(self)
 
+    def enqueue_child(self, origin: JobOrigin) -> Job[R_co]:
+        return Flow.enqueue_child(self, origin)
+
+    async def aenqueue_child(self, origin: JobOrigin) -> Job[R_co]:
+        return await Flow.aenqueue_child(self, origin)
+
     def _copied(self, call: Call[R_co]) -> Self:
         return type(self)(
             call.app, call.target, call._arguments, call._options,  # noqa: SLF001 - the slots of its base class
@@ -219,8 +225,10 @@ def checked_calls(app: Mainspring, calls: Iterable[Call[R]]) -> list[Call[R]]:
         raise InvalidOption("calls", calls, "must be several calls", subject="enqueue_many", hint=hint) from None
     found = list(each)
     for call in found:
-        if not isinstance(call, Call):
+        if not isinstance(call, Call) or isinstance(call, Step):
             hint = "A call is task.s(...), with the arguments of one job, or app.call(name, ...)."
+            if isinstance(call, Flow):
+                hint = "It is a flow: enqueue it by flow.enqueue(), or add it to a batch by batch.add(flow)."
             raise InvalidOption("calls", call, "is not a call", subject="enqueue_many", hint=hint)
         if call.app is not app:
             hint = "One enqueue goes into one store: enqueue the call through its own app."

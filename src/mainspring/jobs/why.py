@@ -7,7 +7,7 @@ job.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
@@ -21,7 +21,7 @@ from mainspring.common.redact import HIDDEN, looks_secret, mask_urls
 from mainspring.common.text import describe_same_function
 from mainspring.errors import did_you_mean
 from mainspring.flows.results import is_join
-from mainspring.flows.shape import BUILT_IN
+from mainspring.flows.shape import BUILT_IN, batch_joins
 from mainspring.jobs.info import decode_error, describe_error
 from mainspring.jobs.lanes import BULK, VERSION, base_of, excludes_suspects, is_suspect, terms_of, version_term
 from mainspring.jobs.outcomes import Outcome
@@ -141,7 +141,11 @@ async def _find_parents(store: Store, row: JobRow) -> list[Obstacle]:
     if row.state is not State.BLOCKED or not (edges := await store.waits_for(row.id, _MAX_SHOWN)):
         return []
     parents = {each.id: each for each in (await store.find(Query(ids=tuple(e.parent for e in edges)))).jobs}
-    shown = [f"{UUID(bytes=edge.parent)} ({_parent_text(parents.get(edge.parent))})" for edge in edges[:_SHOWN_IN_TEXT]]
+    is_open = {join.id for join in await store.joins(list(parents)) if join.open}
+    shown = [
+        f"{UUID(bytes=edge.parent)} ({_parent_text(parents.get(edge.parent), is_open)})"
+        for edge in edges[:_SHOWN_IN_TEXT]
+    ]
     others = row.deps - len(shown)
     more = f" and {others} more" if others > 0 else ""
     said = f"the job waits for {', '.join(shown)}{more}"
@@ -156,11 +160,17 @@ async def _find_open(store: Store, row: JobRow) -> list[Obstacle]:
     return [Obstacle(kind="dependency", text=said)]
 
 
-def _parent_text(parent: JobRow | None) -> str:
+def _parent_text(parent: JobRow | None, is_open: Collection[bytes]) -> str:
     if parent is None:
         return "deleted"
+    if parent.id in is_open and parent.id in batch_joins(bytes.fromhex(_flow_of(parent))):
+        return "a batch that is still open: close it with batch.close() or mainspring flows close ID"
     retry = ": retry it" if parent.state is State.DEAD else ""
     return f"{parent.task}, {parent.state.value}{retry}"
+
+
+def _flow_of(row: JobRow) -> str:
+    return msgspec.json.decode(row.record, type=JobBody).flow or ""
 
 
 async def _find_crash_delay(store: Store, row: JobRow) -> list[Obstacle]:

@@ -290,9 +290,13 @@ def follow_up(value: Any, name: str) -> Any:
         return value
     if isinstance(value, str):
         return task_name(value, name)
-    if callable(getattr(value, "s", None)) or callable(getattr(value, "new_job", None)):
+    if getattr(value, "undo_step", None) is None and (
+        callable(getattr(value, "s", None)) or callable(getattr(value, "new_job", None))
+    ):
         return value
     hint = f"{name}=alert, where alert(job: UUID) is a task; or alert_all.s(), or a task's name."
+    if hasattr(value, "enqueue_member"):
+        hint = f"A follow-up job is one job. For a flow, name a task that returns the flow: {name}=start."
     raise InvalidOption(name, value, "must be a task, a call or the name of a task", hint=hint)
 
 

@@ -163,18 +163,21 @@ async def _set_needed(store: Store, name: str) -> None:
 
 def _resolve_call(app: Mainspring, call: Any, name: str) -> Any:
     """Return the task or the call. The name of a task is looked up."""
-    from mainspring.jobs.call import Call
+    from mainspring.flows.flow import Flow
+    from mainspring.jobs.call import Call, Step
     from mainspring.tasks.task import BaseTask
 
     if isinstance(call, str):
         return app.tasks.find(call) or app.call(call)
     if isinstance(call, BaseTask):
         return call.bound_to(app)
-    if isinstance(call, Call):
+    if isinstance(call, Call) and not isinstance(call, Step):
         if call.app is app:
             return call
         raise InvalidOption("call", call, "is a call of another app", subject=f"schedule {name!r}")
     hint = "Pass task.s(...) with its arguments, or a task that needs no arguments."
+    if isinstance(call, Flow):
+        hint = "A schedule makes single jobs. For a flow, schedule a task that returns the flow."
     raise InvalidOption("call", call, "is neither a call nor a task", subject=f"schedule {name!r}", hint=hint)
 
 

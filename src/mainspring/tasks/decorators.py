@@ -223,10 +223,13 @@ def _describe_begun(name: str | None, when: Mapping[str, Any]) -> str:
 def _schedule_call(
     self: TaskOwner, name: str | None, call: Call[Any], when: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Callable[[Any], Any]:
-    from mainspring.jobs.call import Call
+    from mainspring.flows.flow import Flow
+    from mainspring.jobs.call import Call, Step
 
-    if not isinstance(call, Call):
+    if not isinstance(call, Call) or isinstance(call, Step):
         hint = "A call is task.s(...), with its arguments, or app.call(name, ...)."
+        if isinstance(call, Flow):
+            hint = "A schedule makes single jobs. For a flow, schedule a task that returns the flow."
         raise InvalidOption("call", call, "is not a call", subject="schedule", hint=hint)
     self._add_schedule(_declaration(name, call, when, given))
 

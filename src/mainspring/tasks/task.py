@@ -13,7 +13,16 @@ from mainspring.codec.signature import Supplied
 from mainspring.common.callables import is_async, name_of, yields
 from mainspring.common.handles import Reserved, foreign_hint, refuse_assigned
 from mainspring.common.ids import parse_id
-from mainspring.errors import ArgumentError, BadSignature, InvalidOption, OptionsOnCall, UnknownArgument, shown
+from mainspring.errors import (
+    ArgumentError,
+    BadSignature,
+    InvalidOption,
+    MissingArgument,
+    OptionsOnCall,
+    UnknownArgument,
+    WrongArgument,
+    shown,
+)
 from mainspring.jobs.call import UPSTREAM, Call, Step, aenqueue, enqueue, inheriting_calls
 from mainspring.jobs.job import Job
 from mainspring.jobs.lanes import on_terms
@@ -52,6 +61,7 @@ class BaseTask(Reserved, Generic[P, R]):
             "module_run",
             "own_key",
             "parameter_types",
+            "positional",
             "spec",
             "step",
             "target",
@@ -77,6 +87,14 @@ class BaseTask(Reserved, Generic[P, R]):
             if not name.startswith("_") and "_declared" in self.__dict__ and not hasattr(type(self), name):
                 self._refuse_option(name, value)
             object.__setattr__(self, name, value)
+
+        def __or__(self, other: Any) -> Any:
+            hint = f"A flow begins with a call: {name_of(self.fn)}.s(...) | ..."
+            raise InvalidOption("flow", self, "is a task, not a call", subject="flow |", hint=hint)
+
+        def __ror__(self, other: Any) -> Any:
+            hint = "The left side is a call or a group: a.s(...) | task, group(a.s(1), a.s(2)) | task."
+            raise InvalidOption("flow", other, "is neither a call nor a group", subject="flow |", hint=hint)
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Create a job that runs this task in the background.
@@ -110,9 +128,17 @@ class BaseTask(Reserved, Generic[P, R]):
             arguments = self._signature.encode_call(args, kwargs)
         except UnknownArgument as error:
             raise self._about_option(error, kwargs) from None
-        except ArgumentError:
-            if any(isinstance(value, Supplied) for value in (*args, *kwargs.values())):
+        except ArgumentError as error:
+            values = (*args, *kwargs.values())
+            if any(_holds_supplied(value) for value in values):
+                why = "has the result of a node inside of another value, where it cannot be replaced"
+                hint = "Give it as an argument of its own: task.s(a.result, b.result). For a list: group(...) | task."
+                raise WrongArgument(self.name, "", why, hint=hint) from None
+            if any(isinstance(value, Supplied) for value in values):
                 return self._partial(args, kwargs)
+            if isinstance(error, MissingArgument) and error.missing[:1] == self._signature.positional[:1]:
+                name = self.name.rpartition(".")[2]
+                error.hint += f" In a flow, the result before it is its value: write | {name}, or .then({name}, ...)."
             raise
         return Call(app, target, arguments, self._job_options)
 
@@ -181,6 +207,11 @@ class BaseTask(Reserved, Generic[P, R]):
     def parameter_types(self) -> Mapping[str, Any]:
         """The declared types of the parameters, by name."""
         return self._signature.parameters
+
+    @property
+    def positional(self) -> tuple[str, ...]:
+        """The parameters that can be given by position, in order."""
+        return self._signature.positional
 
     @property
     def given(self) -> Mapping[str, Any]:
@@ -390,3 +421,12 @@ def declare(
     declared = TaskDeclaration.of(fn, given, gather=gather)
     made: type[BaseTask[Any, Any]] = AsyncTask if declared.kind == "async" else Task
     return made(home, declared)
+
+
+def _holds_supplied(value: Any) -> bool:
+    """Whether a list or dict contains the result of a node."""
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if not isinstance(value, (list, tuple, set, frozenset)):
+        return False
+    return any(isinstance(each, Supplied) or _holds_supplied(each) for each in value)

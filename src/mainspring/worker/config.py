@@ -117,3 +117,5 @@ class WorkerConfig(NamedTuple):
     """The queues of tasks, by name and pattern. The specs of the tasks have their queues already."""
     replaced_caps: tuple[ReplacedCap, ...] = ()
     """``concurrency`` by queue in the settings of the app that has no effect in this worker."""
+    app: Any = None
+    """The app that made this configuration, for flows without a task; the worker itself does not use it."""

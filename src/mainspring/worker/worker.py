@@ -124,6 +124,7 @@ class Worker:
         self._outage = Outage(log)
         self._config = config = roles.apply_roles(config)
         self._environment = RunEnvironment(config.version)
+        self._environment.app = config.app
         self.heartbeats: Heartbeats | None = None
         if heartbeats is not None:
             self.heartbeats = heartbeats(

@@ -64,6 +64,8 @@ class RunEnvironment:
         """The process of the worker. A body that forks makes another one: see ``forked.py``."""
         self.state: Any = None
         """The value of the lifespans: ``ctx.state``."""
+        self.app: Any = None
+        """The app of the worker, which a flow without a task takes; None if the worker was made without one."""
         self.store_ahead = 0
         """The store's clock minus boottime, in microseconds."""
         self.store_replied = 0

@@ -27,6 +27,7 @@ from mainspring.errors import (
     MiddlewareError,
     MissingArgument,
     NoMainGuard,
+    NotOpen,
     RateLimited,
     ResultNotSerializable,
     ResultTooLarge,
@@ -55,7 +56,7 @@ PAUSE = 1_000_000
 _MICROSECOND = timedelta(microseconds=1)
 _MISUSE = (
     ConfigError, WouldBlockLoop, WouldDeadlock, NoMainGuard, ForkedWorker, MissingArgument, UnknownArgument,
-    MiddlewareError,
+    MiddlewareError, NotOpen,
 )  # fmt: skip
 """Errors of the program itself: another attempt of the same code raises the same error."""
 _CALLERS = str(Path(__file__).parent) + os.sep

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from contextvars import ContextVar
 
     from mainspring.flows.flow import Flow
-    from mainspring.jobs.call import Call
     from mainspring.jobs.job import Job
     from mainspring.limits.declare import LimitSet
     from mainspring.tasks.spec import TaskSpec
@@ -291,8 +290,8 @@ class Context(Reserved):
 
     # ---- children ----------------------------------------------------------------------------
 
-    def spawn(self, call: Call[R]) -> Job[R]:
-        """Enqueue a call now, as a child of this job: ``Query.where(parent=job.id)`` finds it.
+    def spawn(self, call: Flow[R]) -> Job[R]:
+        """Enqueue a call or a flow now, as a child of this job: ``Query.where(parent=job.id)`` finds it.
 
         A retried attempt that spawns the same call again gets the existing child. A call with a key that got another
         job is not such a child: it makes one when the key is free. In a plain call of the function there is no parent
@@ -311,7 +310,7 @@ class Context(Reserved):
         if body is None or body.flow is None:
             raise NotOpen(
                 f"ctx.flow: the job of task {self._task!r} belongs to no flow",
-                hint="Enqueue it as a part of a flow or batch; ctx.spawn enqueues a job beside it.",
+                hint="Enqueue it as a part of a flow or batch; ctx.spawn(flow) enqueues a flow as a child of any job.",
             )
         return body.flow, (*body.before, *body.next) or (body.flow,)
 
@@ -319,7 +318,7 @@ class Context(Reserved):
         """The identity of the next child of this job."""
         return self._next_child(call)
 
-    def _next_child(self, call: Call[Any]) -> Any:
+    def _next_child(self, call: Flow[Any]) -> Any:
         """The identity of the next child. The id depends on the call, so a retried attempt computes the same id.
 
         Equal calls of one attempt are counted: the second one is another child.
@@ -376,8 +375,8 @@ class AsyncContext(Context):
         """The flow of this job. Raises ``NotOpen`` if it belongs to none."""
         return AsyncFlowHandle(self, *self._flow_and_next())
 
-    async def spawn(self, call: Call[R]) -> Job[R]:  # type: ignore[override]  # awaited in an async handler
-        """Enqueue a call now, as a child of this job; see :meth:`Context.spawn`."""
+    async def spawn(self, call: Flow[R]) -> Job[R]:  # type: ignore[override]  # awaited in an async handler
+        """Enqueue a call or a flow now, as a child of this job; see :meth:`Context.spawn`."""
         child = self._next_child(call)
         return await (call.aenqueue() if child is None else call.aenqueue_child(child))
 

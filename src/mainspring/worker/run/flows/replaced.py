@@ -1,19 +1,19 @@
 """A task that returns a flow: ``return fetch.s(1) | clean`` lets the flow take the place of the job.
 
 The flow becomes a part of the flow of the job: all that waits for the job waits for the last job of the flow as well,
-and the result of the job is the result of that job. The ids follow from the id and the epoch of the job, so an attempt
-that is repeated makes no second flow. Only a job of a flow can do that.
+and the result of the job is the result of that job. For a job of no flow, it becomes a flow of its own, a child of the
+job. The ids follow from the id and the epoch of the job, so an attempt that is repeated makes no second flow.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from mainspring.common.handles import Handle
 from mainspring.common.ids import derived_id
-from mainspring.errors import NotOpen
 from mainspring.flows.results import ReplacedBy
-from mainspring.worker.run.context import FlowPart
+from mainspring.worker.run.context import FlowPart, SpawnedChild
 
 if TYPE_CHECKING:
     from mainspring.worker.run.attempt import RunningAttempt
@@ -26,22 +26,28 @@ def is_flow(value: Any) -> bool:
 
 def replace(attempt: RunningAttempt, flow: Any) -> ReplacedBy | list[Any]:
     """Enqueue the flow in the place of the job. A group without calls has its result at once."""
+    if flow.app is None:
+        return flow.empty_result()  # type: ignore[no-any-return]  # a list
     place = _place(attempt)
-    return flow.empty_result() if flow.app is None else ReplacedBy(flow.enqueue_member(place).id)
+    job = flow.enqueue_child(place) if isinstance(place, SpawnedChild) else flow.enqueue_member(place)
+    return ReplacedBy(job.id)
 
 
 async def areplace(attempt: RunningAttempt, flow: Any) -> ReplacedBy | list[Any]:
     """Async version of :func:`replace`."""
+    if flow.app is None:
+        return flow.empty_result()  # type: ignore[no-any-return]  # a list
     place = _place(attempt)
-    return flow.empty_result() if flow.app is None else ReplacedBy((await flow.aenqueue_member(place)).id)
+    if isinstance(place, SpawnedChild):
+        return ReplacedBy((await flow.aenqueue_child(place)).id)
+    return ReplacedBy((await flow.aenqueue_member(place)).id)
 
 
-def _place(attempt: RunningAttempt) -> FlowPart:
+def _place(attempt: RunningAttempt) -> FlowPart | SpawnedChild:
+    """The place in the flow of the job, or, for a job of no flow, the identity of a flow that is its child."""
     body, claim = attempt.body, attempt.claim
+    id = derived_id(claim.id, b"replaced", b"%d" % claim.epoch)
     if body is None or body.flow is None:
-        raise NotOpen(
-            f"task {claim.task!r} returned a flow, and the job belongs to no flow",
-            hint="Enqueue the job as a part of a flow, or enqueue the flow in the task: flow.enqueue().",
-        )
+        return SpawnedChild(id, UUID(bytes=claim.id), attempt.trace)
     before = tuple(map(bytes.fromhex, (*body.before, *body.next))) or (bytes.fromhex(body.flow),)
-    return FlowPart(derived_id(claim.id, b"replaced", b"%d" % claim.epoch), bytes.fromhex(body.flow), before, ())
+    return FlowPart(id, bytes.fromhex(body.flow), before, ())
