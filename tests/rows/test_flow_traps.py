@@ -404,6 +404,33 @@ class TestKeyOfAFlow:
         with pytest.raises(KeyTaken, match="held by another flow"):
             (work.one.s(1) | work.double).flow(key="import").enqueue()
 
+    def test_a_retry_takes_the_key_again(self, app: Mainspring, work: Work) -> None:
+        works = False
+
+        @app.task(retries=0)
+        def flaky(n: int) -> int:
+            if not works:
+                raise ValueError("not yet")
+            return n
+
+        flow = (work.one.s(1) | flaky | work.double).flow(key="order:1")
+        first = flow.enqueue()
+        with app.worker():
+            app.flows.join(first.id, timeout=LIMIT)
+        second = flow.enqueue()
+        assert second.id != first.id
+        with pytest.raises(KeyTaken, match=str(app.flows.get(second.id).id)):
+            app.flows.retry(first.id)
+        assert app.flows.get(first.id).state == "failed"
+        assert app.jobs.count(flow=app.flows.get(first.id).id)[State.READY] == 0
+        assert app.flows.cancel(second.id)
+        works = True
+        assert app.flows.retry(first.id) == 3
+        assert flow.enqueue().id == first.id
+        with app.worker():
+            assert first.result(timeout=LIMIT) == 2
+            assert app.flows.join(first.id, timeout=LIMIT).state == "succeeded"
+
     def test_a_large_flow(self, app: Mainspring, work: Work) -> None:
         (work.one.s(1) | work.double).flow(key="order:1").enqueue()
         with pytest.raises(KeyTaken, match="held by another flow"):

@@ -1,7 +1,8 @@
 """Retry a failed flow: in one step, or in slices behind a *retry join*.
 
 The jobs that did not succeed get a new epoch and the edges that their records name (``Store.retry_flow``). Up to
-``RETRIED_AT_ONCE`` jobs are one step. More jobs are retried in slices:
+``RETRIED_AT_ONCE`` jobs are one step. More jobs, and those of a flow with a key, are retried in slices: the root takes
+the key again first, and if another flow holds it, nothing is retried.
 
 1. The retry join is enqueued. It is open, and has no members.
 2. The jobs are retried, ``RETRIED_AT_ONCE`` at a time: the root first, joins before their members, parents before the
@@ -54,7 +55,8 @@ async def retry_flow(app: Mainspring, store: Store, root: JobRow) -> int:
     if root.state is not State.CANCELLED and not hold.exists:
         raise WrongState(UUID(bytes=root.id), "retry", root.state, frozenset({State.CANCELLED}))
     failed = await _read_failed(store, root, hold.since)
-    if root.state is State.CANCELLED and len(failed.retries) < RETRIED_AT_ONCE:
+    has_key = _decode_body(root.record).key is not None
+    if root.state is State.CANCELLED and len(failed.retries) < RETRIED_AT_ONCE and not has_key:
         return len((await store.retry_flow([FlowRetry(root.id), *failed.retries.values()])).done)
     if not hold.exists:
         await app.client.enqueue(JobBatch(id=hold.id, jobs=(_retry_join(root.id, hold.id),), retry=True))
@@ -148,7 +150,8 @@ async def _retry_root(store: Store, root: JobRow, hold: bytes) -> int:
     said = await store.retry_flow([FlowRetry(root.id, (Edge(hold),))])
     if said.held:
         await store.close_join(hold)
-        raise KeyTaken(root.task, UUID(bytes=said.held[0][1]))
+        hint = "Wait for that flow, or cancel it, then retry this one."
+        raise KeyTaken(root.task, UUID(bytes=said.held[0][1]), hint=hint)
     return len(said.done)
 
 
