@@ -13,17 +13,25 @@ from mainspring.client import blocking
 from mainspring.common.duration import Duration, to_us
 from mainspring.common.handles import Reserved
 from mainspring.common.ids import id_text, parse_id, raw_id
-from mainspring.errors import InvalidOption, NotFound, WrongState
+from mainspring.errors import InvalidOption, NotFound
 from mainspring.flows.batch import CALLBACKS, Batch, callback_call
 from mainspring.flows.graph import FlowGraph, build_graph
-from mainspring.flows.info import FlowInfo, FlowState, build_flow, read_flow, shape_of
+from mainspring.flows.info import (
+    FlowInfo,
+    FlowState,
+    list_flows,
+    read_flow,
+    refuse_while_jobs_run,
+    shape_of,
+    wrong_flow_state,
+)
 from mainspring.flows.results import rows_of
 from mainspring.flows.settings import flow_options
 from mainspring.flows.shape import ROOT_TASK
 from mainspring.jobs.job import Job
 from mainspring.jobs.query import Query, flow_mark
 from mainspring.jobs.records import Edge, FlowRetry, JobBody, JobRow
-from mainspring.states import Action, State
+from mainspring.states import FINAL, Action, State
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -93,7 +101,7 @@ class Flows(Reserved):
         store = await self._app.client.store()
         query = Query.build("app.flows.list", given, await store.now())
         page = await store.find(query, limit=limit)
-        return [build_flow(row) for row in page.jobs]
+        return await list_flows(store, page.jobs)
 
     list = blocking.twin(alist)
 
@@ -144,12 +152,14 @@ class Flows(Reserved):
         """Run a flow that has failed again from where it failed: the jobs that did not succeed run again.
 
         Jobs that succeeded keep their results. Returns how many jobs wait or run again. ``WrongState`` while the flow
-        is open or if it has succeeded, and if its compensations have run: enqueue such a flow anew.
+        is open or if it has succeeded, and if its compensations have run: enqueue such a flow anew. ``WrongState`` also
+        while a cancelled job of it still runs.
         """
         store = await self._app.client.store()
         root = await self._root(store, id)
         if root.state is not State.CANCELLED:
-            raise WrongState(UUID(bytes=root.id), "retry", root.state, frozenset({State.CANCELLED}))
+            raise wrong_flow_state(root, "retry")
+        await refuse_while_jobs_run(store, root)
         retries = [FlowRetry(root.id)]
         async for row in _jobs_that_failed(store, root):
             body = _decode_body(row.record)
@@ -166,9 +176,14 @@ class Flows(Reserved):
     retry = blocking.twin(aretry)
 
     async def adelete(self, id: UUID | str) -> None:
-        """Delete the flow with all of its jobs; jobs that run are cancelled first."""
+        """Delete the flow with all of its jobs. ``WrongState`` while it is open: cancel it first.
+
+        Jobs of a cancelled flow that still run are deleted when they have ended.
+        """
         store = await self._app.client.store()
         root = await self._root(store, id)
+        if root.state not in FINAL:
+            raise wrong_flow_state(root, "delete")
         await store.act(Action.DELETE, Query(ids=(root.id,)))
         while (said := await store.promote()).next_due is not None and said.next_due <= said.now:
             pass
@@ -203,7 +218,8 @@ async def _jobs_that_failed(store: Store, root: JobRow) -> AsyncIterator[JobRow]
         page = await store.find(query, limit=500, cursor=cursor)
         for row in page.jobs:
             if row.id.hex() in undone and row.state not in (State.CANCELLED, State.BLOCKED):
-                raise WrongState(UUID(bytes=root.id), "retry after its compensations have run", root.state, frozenset())
+                why, hint = "its compensations have run", "Enqueue the flow anew."
+                raise wrong_flow_state(root, "retry", why=why, hint=hint)
             if row.state in (State.DEAD, State.CANCELLED):
                 yield row
         cursor = page.cursor

@@ -44,4 +44,5 @@ def _place(attempt: RunningAttempt) -> FlowPart:
             hint="Enqueue the job as a part of a flow, or enqueue the flow in the task: flow.enqueue().",
         )
     before = tuple(map(bytes.fromhex, (*body.before, *body.next))) or (bytes.fromhex(body.flow),)
-    return FlowPart(derived_id(claim.id, b"replaced", b"%d" % claim.epoch), bytes.fromhex(body.flow), before, ())
+    id = derived_id(claim.id, b"replaced", b"%d" % claim.epoch)
+    return FlowPart(id, bytes.fromhex(body.flow), before, (), undoable=body.undoable)
