@@ -693,15 +693,20 @@ class StreamFull(JobError):
 class WrongState(JobError):
     """The action is not possible in the job's state."""
 
-    def __init__(self, job: UUID | str, action: str, state: str, allowed: Iterable[str] = ()) -> None:
+    def __init__(
+        self, job: UUID | str, action: str, state: str, allowed: Iterable[str] = (), *, what: str = "job",
+        why: str = "", hint: str = "",
+    ) -> None:  # fmt: skip
         possible = ", ".join(sorted(allowed))
         super().__init__(
-            f"job {job} is {state}: {action} is not possible",
+            f"{what} {job} is {state}: {action} is not possible{f', because {why}' if why else ''}",
             job=job,
-            hint=f"{action} works on jobs that are {possible}." if possible else "",
+            hint=hint or (f"{action} works on {what}s that are {possible}." if possible else ""),
         )
         self.action = action
         self.state = state
+        self.why = why
+        """Why the state of the job does not decide alone, for example because of its flow; empty otherwise."""
 
 
 # ---- attempts --------------------------------------------------------------------------------------

@@ -629,6 +629,7 @@ class TestManaging:
 
     def test_a_deleted_flow_is_gone(self, app: Mainspring, work: Work) -> None:
         job = (work.add.s(1, 2) | work.double).enqueue()
+        app.flows.cancel(job.id)
         app.flows.delete(job.id)
         until(lambda: not app.jobs.count(Query.everything())[State.READY])
         with pytest.raises(NotFound):

@@ -33,7 +33,7 @@ from mainspring.jobs.records import Edge, JobBatch, Join
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
-    from mainspring.jobs.info import JobInfo
+    from mainspring.flows.info import FlowInfo
 
 R = TypeVar("R")
 
@@ -147,9 +147,12 @@ class Batch(Handle):
 
     counts = blocking.twin(acounts)
 
-    async def ajoin(self, timeout: Any = None) -> JobInfo:
-        """Wait until the batch has ended, with its callbacks, and return the info of its flow."""
-        return await Job(self._id, "mainspring.flow", self._app.client, lambda _: None).ajoin(timeout)
+    async def ajoin(self, timeout: Any = None) -> FlowInfo:
+        """Wait until the batch has ended, with its callbacks, and return it as ``app.flows.get(id)`` does.
+
+        ``state`` is ``failed`` if a member did not succeed.
+        """
+        return await self._app.flows.ajoin(self.id, timeout)
 
     join = blocking.twin(ajoin)
 
@@ -227,7 +230,7 @@ class Batch(Handle):
                 after = (Edge(members, policy),)  # type: ignore[arg-type]  # a policy by its name
                 planner.add_member(call, id, FlowPlace(root, after, (root,)))
                 nodes.append(ShapeNode(id.hex(), call.task, "job", (members.hex(),), policy))
-        shape = FlowShape(tuple(nodes), members.hex(), self.description)
+        shape = FlowShape(tuple(nodes), members.hex(), self.description, len(nodes) - 1)
         planner.jobs[0] = planner.with_shape(planner.jobs[0], shape)
         return planner.batch(root)
 

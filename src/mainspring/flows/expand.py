@@ -73,10 +73,11 @@ def make_expander(app: Mainspring) -> Callable[..., Any]:
         found = await store.find(Query(ids=(join,)))
         if not found.jobs:
             raise Discard("the flow was deleted")
-        flow = bytes.fromhex(_decode_body(found.jobs[0].record).flow or "")
+        body = _decode_body(found.jobs[0].record)
+        place = FlowPlace(bytes.fromhex(body.flow or ""), before=(join,), undoable=body.undoable)
         for first in range(0, len(items), PIECE):
             jobs = tuple(
-                _member(app, task.target, plan, FlowPlace(flow, before=(join,)), n, item)
+                _member(app, task.target, plan, place, n, item)
                 for n, item in enumerate(items[first : first + PIECE], first)
             )
             id = derived_id(join, b"piece", b"%d" % first)

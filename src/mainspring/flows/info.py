@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 from uuid import UUID
@@ -11,11 +11,12 @@ from uuid import UUID
 import msgspec
 
 from mainspring.common.clock import to_datetime
+from mainspring.errors import WrongState
 from mainspring.flows.results import rows_of
-from mainspring.flows.shape import BUILT_IN, FlowShape, ShapeNode, decode_shape
+from mainspring.flows.shape import BUILT_IN, FlowShape, ShapeNode, body_of, decode_shape
 from mainspring.jobs.query import Query, flow_mark
 from mainspring.jobs.records import JobBody, JobRow, JoinRow
-from mainspring.states import FINAL, Reason, State
+from mainspring.states import FINAL, LIVE, Reason, State
 
 if TYPE_CHECKING:
     from mainspring.stores.base import Store
@@ -60,7 +61,8 @@ class FlowInfo(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None
     tags: tuple[str, ...]
     jobs: int
-    """How many jobs the flow had when it was enqueued."""
+    """How many jobs the flow has, without joins. In listings, a part that was added to a batch counts as one job, and
+    additions of running jobs to other flows are not counted."""
     counts: dict[str, int] = {}
     """Jobs by state, without joins; empty in listings."""
     nodes: tuple[NodeInfo, ...] = ()
@@ -96,7 +98,30 @@ async def read_flow(store: Store, row: JobRow) -> FlowInfo:
         rows.update(await rows_of(store, ids[first : first + PAGE]))
     joins = {found.id: found for found in await store.joins([id for id in ids if id in rows])}
     nodes = tuple(_build_node(node, rows, joins) for node in shape.nodes)
-    return msgspec.structs.replace(build_flow(row), nodes=nodes, counts=await _counts(store, row.id))
+    counts, flow = await _counts(store, row.id), build_flow(row)
+    body = rows.get(body_of(row.id)) or (await rows_of(store, [body_of(row.id)])).get(body_of(row.id))
+    expires = flow.expires if body is None or body.expires is None else to_datetime(body.expires)
+    jobs = sum(counts.values()) or flow.jobs
+    return msgspec.structs.replace(flow, nodes=nodes, counts=counts, jobs=jobs, expires=expires)
+
+
+async def list_flows(store: Store, rows: Sequence[JobRow]) -> list[FlowInfo]:
+    """The flows of these roots, without their nodes."""
+    open_joins = {row.id: _open_joins(shape_of(row)) for row in rows}
+    ids = [id for joins in open_joins.values() for id in joins]
+    totals = {
+        join.id: join.total
+        for first in range(0, len(ids), PAGE)
+        for join in await store.joins(ids[first : first + PAGE])
+    }
+    flows = [build_flow(row) for row in rows]
+    added = [sum(totals.get(id, 0) for id in open_joins[row.id]) for row in rows]
+    return [msgspec.structs.replace(flow, jobs=flow.jobs + n) for flow, n in zip(flows, added, strict=True)]
+
+
+def _open_joins(shape: FlowShape) -> list[bytes]:
+    """The joins whose members are not known when the flow is enqueued."""
+    return [bytes.fromhex(node.id) for node in shape.nodes if node.kind in ("each", "batch")]
 
 
 async def _counts(store: Store, root: bytes) -> dict[str, int]:
@@ -146,3 +171,23 @@ def _default_name(shape: FlowShape) -> str:
         return "flow"
     tasks = dict.fromkeys(node.task.rpartition(".")[2] for node in (nodes[0], last))
     return " ... ".join(tasks)
+
+
+def wrong_flow_state(root: JobRow, action: str, *, why: str = "", hint: str = "") -> WrongState:
+    """The error for an action that a flow in this state does not allow."""
+    state = build_flow(root).state
+    if not hint and state == "running":
+        hint = "Wait for its end, or cancel it: app.flows.join(id), app.flows.cancel(id)."
+    if not hint and state == "succeeded":
+        hint = "Enqueue the flow anew."
+    return WrongState(UUID(bytes=root.id), action, state, what="flow", why=why, hint=hint)
+
+
+async def refuse_while_jobs_run(store: Store, root: JobRow) -> None:
+    """Raise ``WrongState`` if jobs of an ended flow have not ended: their cancel orders would end the retried jobs."""
+    query = Query(marks=(flow_mark(root.id),), states=tuple(sorted(LIVE)))
+    found = (await store.find(query, limit=1)).jobs
+    if found:
+        job = found[0]
+        why = f"job {UUID(bytes=job.id)} of task {job.task!r} has not ended yet: it is {job.state.value}"
+        raise wrong_flow_state(root, "retry", why=why, hint="Retry the flow when this job has ended.")

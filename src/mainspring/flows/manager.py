@@ -15,7 +15,7 @@ from mainspring.common.ids import parse_id, raw_id
 from mainspring.errors import InvalidOption, NotFound
 from mainspring.flows.batch import CALLBACKS, Batch, callback_call
 from mainspring.flows.graph import FlowGraph, build_graph
-from mainspring.flows.info import FlowInfo, FlowState, build_flow, read_flow
+from mainspring.flows.info import FlowInfo, FlowState, list_flows, read_flow, wrong_flow_state
 from mainspring.flows.results import rows_of
 from mainspring.flows.retry import retry_flow
 from mainspring.flows.settings import flow_options
@@ -23,7 +23,7 @@ from mainspring.flows.shape import ROOT_TASK
 from mainspring.jobs.job import Job
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import JobBody, JobRow
-from mainspring.states import Action
+from mainspring.states import FINAL, Action
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -90,7 +90,7 @@ class Flows(Reserved):
         store = await self._app.client.store()
         query = Query.build("app.flows.list", given, await store.now())
         page = await store.find(query, limit=limit)
-        return [build_flow(row) for row in page.jobs]
+        return await list_flows(store, page.jobs)
 
     list = blocking.twin(alist)
 
@@ -142,6 +142,7 @@ class Flows(Reserved):
 
         Jobs that succeeded keep their results. Returns how many jobs wait or run again. ``WrongState`` while the flow
         is open or if it has succeeded, and if its compensations have run: enqueue such a flow anew.
+        ``WrongState`` also while a cancelled job of it still runs.
 
         More than 1,000 jobs are retried in slices. If the program is killed in between, call it again: it goes on, and
         retries no job twice. Until then the flow does not end; after an hour it fails again.
@@ -153,9 +154,14 @@ class Flows(Reserved):
     retry = blocking.twin(aretry)
 
     async def adelete(self, id: UUID | str) -> None:
-        """Delete the flow with all of its jobs; jobs that run are cancelled first."""
+        """Delete the flow with all of its jobs. ``WrongState`` while it is open: cancel it first.
+
+        Jobs of a cancelled flow that still run are deleted when they have ended.
+        """
         store = await self._app.client.store()
         root = await self._root(store, id)
+        if root.state not in FINAL:
+            raise wrong_flow_state(root, "delete")
         await store.act(Action.DELETE, Query(ids=(root.id,)))
         while (said := await store.promote()).next_due is not None and said.next_due <= said.now:
             pass

@@ -28,13 +28,14 @@ from mainspring.flows.shape import (
     ROOT_TASK,
     FlowShape,
     ShapeNode,
+    body_of,
     encode_shape,
     member_id,
 )
 from mainspring.jobs.call import UPSTREAM, Call, Step
 from mainspring.jobs.keys import claim_of
-from mainspring.jobs.new_job import FlowPlace, JobOrigin
-from mainspring.jobs.query import flow_mark, parent_mark
+from mainspring.jobs.new_job import FlowPlace, JobOrigin, flow_marks
+from mainspring.jobs.query import parent_mark
 from mainspring.jobs.records import FLOW_KEEP, Edge, JobBatch, JobBody, Join, NewJob
 from mainspring.limits.records import Limit
 from mainspring.tasks.middleware import wrap_call
@@ -92,15 +93,23 @@ class FlowPlanner:
         self._nodes: list[ShapeNode] = []
         self._undos: list[tuple[bytes, Step[Any]]] = []
         self._body = flow
+        self.undoable = False
         self._group = b""
         self._is_shown = True
         self._code = app.settings.version
         self._count = 0
 
     def plan_members(
-        self, flow: Flow[Any], last: bytes, after: tuple[Edge, ...], before: tuple[bytes, ...]
+        self,
+        flow: Flow[Any],
+        last: bytes,
+        after: tuple[Edge, ...],
+        before: tuple[bytes, ...],
+        *,
+        undoable: bool = False,
     ) -> FlowPlan:
         """The jobs that a running job, or the producer of a batch, adds to a flow that is there already."""
+        self.undoable = undoable
         if _has_undo(flow):
             hint = "Compensations belong to the flow that is enqueued as a whole."
             raise InvalidOption("undo", flow, "cannot be added to a flow that runs", subject="a flow", hint=hint)
@@ -110,15 +119,17 @@ class FlowPlanner:
 
     def plan(self, flow: Flow[Any]) -> FlowPlan:
         last = derived_id(self.flow, b"exit")
+        self.undoable = _has_undo(flow)
         root = self.make_root()
         self.jobs.append(root)
         after: tuple[Edge, ...] = ()
         if self.hold:
             self.add_join(self.start, Join(open=True), (), (), expires_in=self.hold)
             after = (Edge(self.start),)
-        if _has_undo(flow):
-            self._body = derived_id(self.flow, b"body")
-            self.add_join(self._body, Join(open=bool(self.hold)), after, (self.flow,))
+        if self.undoable:
+            self._body = body_of(self.flow)
+            limit = self.settings.get("time_limit")
+            self.add_join(self._body, Join(open=bool(self.hold)), after, (self.flow,), expires_in=limit)
         self._plan(flow, Part(last, after, (self._body,)))
         self._plan_undos()
         self._note_children()
@@ -153,7 +164,7 @@ class FlowPlanner:
             name: source.id if isinstance(source, NodeResult) else part.upstream
             for name, source in (call.inputs.items() if isinstance(call, Step) else ())
         }
-        self.add_member(call, part.exit, FlowPlace(self.flow, part.after, before, inputs))
+        self.add_member(call, part.exit, FlowPlace(self.flow, part.after, before, inputs, undoable=self.undoable))
         self._show(part.exit, call.task, part.after)
 
     def _plan_chain(self, chain: Chain[Any], part: Part) -> None:
@@ -199,7 +210,9 @@ class FlowPlanner:
             members=-1, partial=partial,
         )  # fmt: skip
         call = self._expander(step, part.exit)
-        self.add_member(call, expander, FlowPlace(self.flow, part.after, (), {"items": part.upstream}))
+        self.add_member(
+            call, expander, FlowPlace(self.flow, part.after, (), {"items": part.upstream}, undoable=self.undoable)
+        )
         self._show(part.exit, step.task, part.after, kind="each")
 
     def _expander(self, step: Step[Any], join: bytes) -> Call[Any]:
@@ -229,14 +242,18 @@ class FlowPlanner:
                 self._plan(node.body, Part(ids[node], after, before))
 
     def _plan_undos(self) -> None:
-        """Compensations: a chain of jobs behind the body, the last part first. They run only if the body ends badly."""
+        """Compensations: a chain of jobs behind the body, the last part first. They run only if the body ends badly.
+
+        Each waits for its part as well: the body ends before the jobs in it, if its time limit is over.
+        """
         behind: tuple[Edge, ...] = ()
         for n, (undone, step) in enumerate(reversed(self._undos)):
             id = derived_id(self.flow, b"undo", b"%d" % n)
             after = (Edge(self._body, "failed"), *behind)
             before = (self.flow,) if n == len(self._undos) - 1 else ()
             inputs = dict.fromkeys(step.inputs, undone)
-            self.add_member(step, id, FlowPlace(self.flow, after, before, inputs, undoes=True))
+            after_all = (*after, Edge(undone, "ignore"))
+            self.add_member(step, id, FlowPlace(self.flow, after_all, before, inputs, undoes=True))
             self._show(id, step.task, after, kind="undo", when="ignore")
             behind = (Edge(id, "ignore"),)
 
@@ -269,7 +286,8 @@ class FlowPlanner:
             parent=None if origin is None else str(origin.parent), trace=None if origin is None else origin.trace,
         )  # fmt: skip
         return NewJob(
-            id=self.flow, task=ROOT_TASK, queue=FLOW_QUEUE, expires_in=given.get("time_limit"), unique=unique,
+            id=self.flow, task=ROOT_TASK, queue=FLOW_QUEUE, unique=unique,
+            expires_in=None if self.undoable else given.get("time_limit"),
             marks=tags if origin is None else (*tags, parent_mark(origin.parent.bytes)),
             join=Join(open=bool(self.hold)), record=_encode(body),
         )  # fmt: skip
@@ -292,6 +310,7 @@ class FlowPlanner:
         body = JobBody(
             flow=self.flow.hex(), after=tuple((edge.parent.hex(), edge.policy) for edge in after),
             before=tuple(each.hex() for each in before), members=members, partial=partial, code=self._code,
+            undoable=self.undoable and id != self._body,
         )  # fmt: skip
         self.jobs.append(
             NewJob(
@@ -302,7 +321,7 @@ class FlowPlanner:
                 before=before,
                 join=join,
                 record=_encode(body),
-                marks=(flow_mark(self.flow),),
+                marks=flow_marks(self.flow, undoable=self.undoable and id != self._body),
                 keep=FLOW_KEEP,
                 expires_in=expires_in,
             )

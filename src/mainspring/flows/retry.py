@@ -26,8 +26,8 @@ from uuid import UUID
 import msgspec
 
 from mainspring.common.ids import derived_id
-from mainspring.errors import KeyTaken, WrongState
-from mainspring.flows.info import shape_of
+from mainspring.errors import KeyTaken
+from mainspring.flows.info import refuse_while_jobs_run, shape_of, wrong_flow_state
 from mainspring.flows.results import rows_of
 from mainspring.flows.shape import FLOW_QUEUE, GROUP_TASK
 from mainspring.jobs.query import Query, flow_mark
@@ -52,8 +52,10 @@ _encode = msgspec.json.Encoder().encode
 async def retry_flow(app: Mainspring, store: Store, root: JobRow) -> int:
     """Retry the jobs of the flow that did not succeed. Returns how many jobs this call has retried."""
     hold = await _find_hold(store, root)
-    if root.state is not State.CANCELLED and not hold.exists:
-        raise WrongState(UUID(bytes=root.id), "retry", root.state, frozenset({State.CANCELLED}))
+    if not hold.exists:
+        if root.state is not State.CANCELLED:
+            raise wrong_flow_state(root, "retry")
+        await refuse_while_jobs_run(store, root)
     failed = await _read_failed(store, root, hold.since)
     has_key = _decode_body(root.record).key is not None
     if root.state is State.CANCELLED and len(failed.retries) < RETRIED_AT_ONCE and not has_key:
@@ -165,7 +167,8 @@ async def _read_failed(store: Store, root: JobRow, until: int | None) -> _Failed
         page = await store.find(query, limit=PAGE, cursor=cursor)
         for row in page.jobs:
             if row.id.hex() in undone and row.state not in (State.CANCELLED, State.BLOCKED):
-                raise WrongState(UUID(bytes=root.id), "retry after its compensations have run", root.state, frozenset())
+                why, hint = "its compensations have run", "Enqueue the flow anew."
+                raise wrong_flow_state(root, "retry", why=why, hint=hint)
             if row.state is State.SUCCEEDED:
                 continue
             body = _decode_body(row.record)

@@ -55,6 +55,11 @@ class FlowShape(msgspec.Struct, frozen=True, omit_defaults=True):
     """For a flow with a key: the tasks and how they are linked. Flows that differ only in arguments have one kind."""
 
 
+def body_of(flow: bytes) -> bytes:
+    """The id of the body join: all jobs of the flow without the compensations. Only flows with these have it."""
+    return derived_id(flow, b"body")
+
+
 def member_id(join: bytes, n: int) -> bytes:
     """The id of the exit of the member ``n`` of a group."""
     return derived_id(join, b"member", b"%d" % n)

@@ -81,7 +81,9 @@ async def aenqueue_flow(flow: Flow[Any], origin: JobOrigin | None = None) -> Job
 
 def add_to_flow(app: Mainspring, flow: Flow[Any], place: FlowMembership) -> tuple[JobBatch, Job[Any]]:
     """The batch that adds this part to a flow that is there already, and the handle of its last job."""
-    plan = FlowPlanner(app, place.flow, {}).plan_members(flow, place.id, place.after, place.before)
+    plan = FlowPlanner(app, place.flow, {}).plan_members(
+        flow, place.id, place.after, place.before, undoable=place.undoable
+    )
     if len(plan.jobs) > PIECE:
         raise InvalidOption(
             "flow", f"{len(plan.jobs):,} jobs", f"can be added up to {PIECE:,} at once", subject="flow.add",
@@ -104,6 +106,8 @@ class FlowMembership(NamedTuple):
     after: tuple[Edge, ...] = ()
     accepted: bool = False
     """A running job of the flow adds the part."""
+    undoable: bool = False
+    """See :class:`mainspring.jobs.records.JobBody`."""
 
 
 # ---- one piece ----------------------------------------------------------------------------------------

@@ -11,10 +11,11 @@ from uuid import UUID
 
 import msgspec
 
-from mainspring.errors import InvalidOption
+from mainspring.errors import InvalidOption, WrongState
+from mainspring.flows.guard import find_flow_mark, find_refused, has_open_flows, warn_of_refused
 from mainspring.jobs.job import Job
 from mainspring.jobs.known_names import check_names
-from mainspring.jobs.query import MOMENTS, Query
+from mainspring.jobs.query import FLOW_MARK, MOMENTS, Query
 from mainspring.jobs.records import ActResult, JobRow
 from mainspring.states import Action
 
@@ -73,9 +74,12 @@ def check_conditions(verb: str, which: Which | None, conditions: Mapping[str, An
 async def _select(client: Client, verb: str, which: Which | None, conditions: Mapping[str, Any]) -> Query | None:
     """The jobs of a call. A duration counts back from the time of the store, which may be that of a test."""
     query = check_conditions(verb, which, conditions)
-    if query is None or not any(isinstance(conditions.get(name), RELATIVE) for name in MOMENTS):
-        return query
-    return Query.build(verb, conditions, await (await client.store()).now())
+    if query is not None and any(isinstance(conditions.get(name), RELATIVE) for name in MOMENTS):
+        query = Query.build(verb, conditions, await (await client.store()).now())
+    if query is not None and any(mark.startswith(FLOW_MARK) for mark in query.marks):
+        store = await client.store()
+        return msgspec.structs.replace(query, marks=tuple([await find_flow_mark(store, mark) for mark in query.marks]))
+    return query
 
 
 async def pages(store: Store, query: Query, size: int = SLICE) -> AsyncGenerator[tuple[JobRow, ...]]:
@@ -90,12 +94,16 @@ async def pages(store: Store, query: Query, size: int = SLICE) -> AsyncGenerator
             return
 
 
-async def act(store: Store, action: Action, query: Query, *, reason: str = "", priority: int = 0) -> int:
+async def act(
+    store: Store, action: Action, query: Query, *, reason: str = "", priority: int = 0, purge: bool = False
+) -> int:
     """Act on every job of the query whose state allows it. Return the number of jobs that were changed.
 
     Use it for an action after which a job no longer matches the query. If a job can match again, use
-    :func:`act_once`.
+    :func:`act_once`. A delete leaves out jobs that their flow still needs, unless it is a ``purge``.
     """
+    if action is Action.DELETE and not purge and await has_open_flows(store):
+        return await act_once(store, action, query)
     done = 0
     for part in _split_ids(query):
         acted = ActResult(more=True)
@@ -106,15 +114,24 @@ async def act(store: Store, action: Action, query: Query, *, reason: str = "", p
 
 
 async def act_once(store: Store, action: Action, query: Query, *, rate: float | None = None) -> int:
-    """Act on each job of the query once, also if the job matches again soon; at most ``rate`` jobs per second."""
+    """Act on each job of the query once, also if the job matches again soon; at most ``rate`` jobs per second.
+
+    Jobs that their flow still needs are left out, with a warning; ``WrongState`` if the query names one such job.
+    """
     size = SLICE if rate is None else max(1, min(SLICE, int(rate / 10)))
     done = 0
+    refused: list[WrongState] = []
     for part in _split_ids(query):
         async for rows in pages(store, part, size):
             if done and rate is not None:
                 await asyncio.sleep(size / rate)
-            slice_ = msgspec.structs.replace(query, ids=tuple(row.id for row in rows))
-            done += len((await store.act(action, slice_)).done)
+            errors = await find_refused(store, action, rows)
+            if errors and query.ids is not None and len(query.ids) == 1:
+                raise errors[query.ids[0]]
+            refused += errors.values()
+            if ids := tuple(row.id for row in rows if row.id not in errors):
+                done += len((await store.act(action, msgspec.structs.replace(query, ids=ids))).done)
+    warn_of_refused(action, refused)
     return done
 
 

@@ -26,11 +26,13 @@ from mainspring.errors import (
     WrongState,
     mask_url,
 )
-from mainspring.flows.results import ReplacedBy, flow_of, is_join, read_result
+from mainspring.flows.cause import find_cause
+from mainspring.flows.guard import find_refused
+from mainspring.flows.results import ReplacedBy, is_join, read_result
 from mainspring.jobs.info import build_info, build_log_entry, decode_error
 from mainspring.jobs.query import Query
 from mainspring.options import checks
-from mainspring.states import FINAL, Action, Reason, State, sources
+from mainspring.states import FINAL, Action, State, sources
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
@@ -120,7 +122,8 @@ class Job(Handle, Generic[R_co]):
                 reason=row.reason or "",
             )
         if row.state is State.CANCELLED:
-            raise JobCancelled(self.id, row.note or await self._find_cause(row) or row.reason or "")
+            cause = row.note or await find_cause(await self._client.store(), row)
+            raise JobCancelled(self.id, cause or row.reason or "")
         if row.result is None and is_join(row):
             return self._decode(await read_result(await self._client.store(), row))
         if row.result is None:
@@ -176,8 +179,10 @@ class Job(Handle, Generic[R_co]):
     async def aretry(self) -> None:
         """Run an ended job again, in a new epoch. Its earlier attempts stay in its history.
 
-        Raises ``WrongState`` while the job is live, ``KeyTaken`` if another job holds its unique key.
+        Raises ``WrongState`` while the job is live, ``KeyTaken`` if another job holds its unique key. A job of a flow
+        that has gone on without it is refused with ``WrongState``: use ``app.flows.retry``.
         """
+        await self._refuse_by_flow(Action.RETRY)
         acted = await self._act(Action.RETRY)
         for _, holder in acted.held:
             raise KeyTaken(self.task, UUID(bytes=holder), hint="Wait for that job, or cancel it, then retry this one.")
@@ -192,7 +197,11 @@ class Job(Handle, Generic[R_co]):
     run_now = blocking.twin(arun_now)
 
     async def adelete(self) -> None:
-        """Delete the job and everything that is stored about it. ``WrongState`` while it runs: cancel it first."""
+        """Delete the job and everything that is stored about it.
+
+        ``WrongState`` while it runs, and while its flow is open: cancel the job, or the flow, first.
+        """
+        await self._refuse_by_flow(Action.DELETE)
         self._refuse_wrong_state(await self._act(Action.DELETE), Action.DELETE)
 
     delete = blocking.twin(adelete)
@@ -215,20 +224,6 @@ class Job(Handle, Generic[R_co]):
             raise JobNotFound(self.id)
         return found.jobs[0]
 
-    async def _find_cause(self, row: JobRow) -> str:
-        """For a job that was cancelled because of a job before it in its flow: the first dead job of the flow."""
-        mark = flow_of(row)
-        if row.reason is not Reason.PARENT or mark is None:
-            return ""
-        store = await self._client.store()
-        found = await store.find(Query(marks=(mark,), states=(State.DEAD,)), limit=1)
-        if not found.jobs:
-            return ""
-        dead = found.jobs[0]
-        error = decode_error(dead.error)
-        said = f": {error.type}: {error.message}" if error else ""
-        return f"job {UUID(bytes=dead.id)} of task {dead.task!r} in its flow is dead{said}"
-
     async def _info(self, row: JobRow) -> JobInfo:
         store = await self._client.store()
         return build_info(row, await store.attempts(row.id))
@@ -239,6 +234,10 @@ class Job(Handle, Generic[R_co]):
         if not (acted.done or acted.refused or acted.held):
             raise JobNotFound(self.id)
         return acted
+
+    async def _refuse_by_flow(self, action: Action) -> None:
+        for error in (await find_refused(await self._client.store(), action, [await self._row()])).values():
+            raise error
 
     def _refuse_wrong_state(self, acted: ActResult, action: Action) -> None:
         for _, state in acted.refused:

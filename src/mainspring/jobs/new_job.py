@@ -18,6 +18,7 @@ from mainspring.common.callables import name_of
 from mainspring.common.clock import to_datetime
 from mainspring.common.ids import derived_id
 from mainspring.errors import ArgumentError, InvalidOption
+from mainspring.flows.shape import body_of
 from mainspring.jobs.keys import Key, claim_of, refuse_placeholders
 from mainspring.jobs.query import flow_mark, parent_mark
 from mainspring.jobs.records import (
@@ -139,11 +140,18 @@ class FlowPlace(NamedTuple):
     inputs: Mapping[str, bytes] = {}
     """The parameters that get the result of a job or a join."""
     undoes: bool = False
+    undoable: bool = False
+    """See :class:`mainspring.jobs.records.JobBody`."""
 
     @property
-    def mark(self) -> str:
-        """The mark of all jobs of the flow."""
-        return flow_mark(self.flow)
+    def marks(self) -> tuple[str, ...]:
+        """The mark of all jobs of the flow, and that of its body."""
+        return flow_marks(self.flow, undoable=self.undoable)
+
+
+def flow_marks(flow: bytes, *, undoable: bool) -> tuple[str, ...]:
+    """The marks of a job of this flow."""
+    return (flow_mark(flow), flow_mark(body_of(flow))) if undoable else (flow_mark(flow),)
 
 
 class JobBuilder(NamedTuple):
@@ -210,9 +218,10 @@ class JobBuilder(NamedTuple):
             before=() if place is None else tuple(join.hex() for join in place.before),
             inputs={} if place is None else {name: source.hex() for name, source in place.inputs.items()},
             undoes=place is not None and place.undoes,
+            undoable=place is not None and place.undoable,
         )
         if place is not None:
-            tags = (*tags, place.mark)
+            tags = (*tags, *place.marks)
         return NewJob(
             id=id,
             task=self.target.name,

@@ -67,6 +67,8 @@ class AllConditions(Conditions, total=False):
 _SINGULAR = {
     "state": "states", "queue": "queues", "task": "tasks", "tag": "tags", "error": "errors", "reason": "reasons",
 }  # fmt: skip
+FLOW_MARK = "%"
+"""What the mark of the jobs of a flow begins with."""
 MOMENTS = ("since", "until", "ended_before")
 
 
@@ -177,7 +179,7 @@ def parent_mark(parent: bytes) -> str:
 
 def flow_mark(flow: bytes) -> str:
     """The mark of the jobs of a flow."""
-    return "%" + flow.hex()
+    return FLOW_MARK + flow.hex()
 
 
 def _several(value: Any) -> Any:

@@ -70,6 +70,8 @@ class JobBody(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Arguments that are results of other jobs: the parameter, and the id of the job or join in hex."""
     undoes: bool = False
     """A compensation: the body runs only if the job of its input has succeeded."""
+    undoable: bool = False
+    """The flow has compensations: the job also has the mark of the body join, whose end by a time limit cancels it."""
     members: int | None = None
     """For the join of a group: how many results it has. Their ids follow from the id of the join. -1: the store knows
     the number."""

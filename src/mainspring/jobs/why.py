@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _MAX_READ = 1000
 _MAX_SHOWN = 10
 _SHOWN_IN_TEXT = 3
+_MAX_CHAIN = 100
+"""Jobs that wait for each other that are followed to the first one."""
 ObstacleKind = Literal[
     "ended", "running", "not_due", "dependency", "key", "expired", "paused", "disabled", "limit", "rate", "breaker",
     "no_worker", "labels", "version", "unknown_task", "isolated", "capped", "slots",
@@ -89,12 +91,12 @@ async def explain(store: Store, row: JobRow, now: int) -> Why:
         return Why(id=id, state=row.state, obstacles=(Obstacle(kind="running", text=said, name=row.worker or ""),))
     if is_join(row):
         return Why(
-            id=id, state=row.state, obstacles=tuple(await _find_open(store, row) + await _find_parents(store, row))
+            id=id, state=row.state, obstacles=tuple(await _find_open(store, row) + await _find_parents(store, row, now))
         )
     found: list[Obstacle] = []
     if row.expires is not None and row.expires <= now:
         found.append(Obstacle(kind="expired", text="the job expired before it started, and will be cancelled"))
-    found += await _find_crash_delay(store, row) or await _find_parents(store, row) or _find_wait(row)
+    found += await _find_crash_delay(store, row) or await _find_parents(store, row, now) or _find_wait(row)
     found += await _find_queue_mode(store, row)
     buckets = await store.buckets(row.buckets) if row.buckets else []
     found += [each for bucket in buckets for each in _find_full(_without_secret(bucket, row))]
@@ -134,7 +136,7 @@ def _find_wait(row: JobRow) -> list[Obstacle]:
     return []
 
 
-async def _find_parents(store: Store, row: JobRow) -> list[Obstacle]:
+async def _find_parents(store: Store, row: JobRow, now: int) -> list[Obstacle]:
     """Find the parents of a blocked job, or the members of a join, that have not ended."""
     if row.token == 0 and _find_key_wait(row):  # `keep_last` waits for the job before it: its key says so
         return []
@@ -149,7 +151,36 @@ async def _find_parents(store: Store, row: JobRow) -> list[Obstacle]:
     others = row.deps - len(shown)
     more = f" and {others} more" if others > 0 else ""
     said = f"the job waits for {', '.join(shown)}{more}"
-    return [Obstacle(kind="dependency", text=said, jobs=tuple(UUID(bytes=edge.parent) for edge in edges))]
+    first = Obstacle(kind="dependency", text=said, jobs=tuple(UUID(bytes=edge.parent) for edge in edges))
+    return [first, *await _find_first_in_chain(store, list(parents.values()), now)]
+
+
+async def _find_first_in_chain(store: Store, parents: Sequence[JobRow], now: int) -> list[Obstacle]:
+    """Find what holds back the first job of the chain that this job waits for, if that job neither runs nor waits for
+    a job itself: its obstacles, with its name before them.
+    """
+    seen: set[bytes] = set()
+    for _ in range(_MAX_CHAIN):
+        ahead = next((each for each in parents if each.state is not State.BLOCKED), None)
+        if ahead is not None:
+            return await _find_hindrance(store, ahead, now)
+        waiting = next((each for each in parents if each.id not in seen), None)
+        if waiting is None:
+            return []
+        seen.add(waiting.id)
+        ids = tuple(edge.parent for edge in await store.waits_for(waiting.id, _MAX_SHOWN))
+        if not ids:
+            return []
+        parents = (await store.find(Query(ids=ids))).jobs
+    return []
+
+
+async def _find_hindrance(store: Store, ahead: JobRow, now: int) -> list[Obstacle]:
+    if ahead.state in (State.RUNNING, *FINAL):
+        return []
+    name = f"{ahead.task} {UUID(bytes=ahead.id)} ({ahead.state.value})"
+    found = (await explain(store, ahead, now)).obstacles
+    return [msgspec.structs.replace(each, text=f"it waits for {name}: {each.text}") for each in found]
 
 
 async def _find_open(store: Store, row: JobRow) -> list[Obstacle]:

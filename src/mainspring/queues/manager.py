@@ -157,9 +157,12 @@ class Queues(Reserved):
     drain = blocking.twin(adrain)
 
     async def apurge(self, name: str) -> int:
-        """Delete the waiting jobs of a queue, in every waiting state. Running jobs stay. Return the number of jobs."""
+        """Delete the waiting jobs of a queue, in every waiting state. Running jobs stay. Return the number of jobs.
+
+        Jobs of flows are deleted too: the jobs that wait for them are cancelled, and their flows fail.
+        """
         query = Query.where(queues=await self._find([name]), states=WAITING)
-        return await actions.act(await self._app.client.store(), Action.DELETE, query)
+        return await actions.act(await self._app.client.store(), Action.DELETE, query, purge=True)
 
     purge = blocking.twin(apurge)
 

@@ -107,7 +107,8 @@ def each_of(app: Mainspring, ids: Sequence[str], done: str, act: Callable[[Job[A
                 continue
             why, code = f"job {id} is {job.info().state}", max(code, NO)
         except (WrongState, KeyTaken) as error:
-            why, code = error.message, max(code, NO)
+            by_flow = isinstance(error, WrongState) and error.why
+            why, code = f"{error.message}. {error.hint}" if by_flow else error.message, max(code, NO)
         except JobNotFound as error:
             why, code = error.message, WRONG
         refused.append({"id": id, "why": why})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator
 from contextvars import copy_context
 from datetime import UTC, datetime
 from functools import wraps
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from mainspring.flows.flow import Flow
     from mainspring.jobs.job import Job
+    from mainspring.jobs.records import JobBody
     from mainspring.limits.declare import LimitSet
     from mainspring.tasks.spec import TaskSpec
 
@@ -60,17 +61,18 @@ class FlowPart(NamedTuple):
     before: tuple[bytes, ...]
     after: tuple[Edge, ...]
     accepted: bool = True
+    undoable: bool = False
 
 
 class FlowHandle:
     """The flow of the running job: ``ctx.flow``."""
 
-    __slots__ = ("_before", "_context", "_flow")
+    __slots__ = ("_body", "_context", "_flow")
 
-    def __init__(self, context: Context, flow: str, before: tuple[str, ...]) -> None:
+    def __init__(self, context: Context, flow: str, body: JobBody) -> None:
         self._context = context
         self._flow = flow
-        self._before = before
+        self._body = body
 
     @property
     def id(self) -> UUID:
@@ -89,7 +91,8 @@ class FlowHandle:
     def _place(self, call: Flow[Any], after: Iterable[Job[Any]]) -> FlowPart:
         child = self._context.next_child(call)
         edges = tuple(Edge(each.id.bytes) for each in after)
-        return FlowPart(child.id, bytes.fromhex(self._flow), tuple(map(bytes.fromhex, self._before)), edges)
+        before = tuple(map(bytes.fromhex, (*self._body.before, *self._body.next) or (self._flow,)))
+        return FlowPart(child.id, bytes.fromhex(self._flow), before, edges, undoable=self._body.undoable)
 
 
 class AsyncFlowHandle(FlowHandle):
@@ -97,8 +100,13 @@ class AsyncFlowHandle(FlowHandle):
 
     __slots__ = ()
 
-    async def add(self, call: Flow[R], *, after: Iterable[Job[Any]] = ()) -> Job[R]:  # type: ignore[override]  # awaited
+    def add(  # type: ignore[override]  # awaited
+        self, call: Flow[R], *, after: Iterable[Job[Any]] = ()
+    ) -> Coroutine[Any, Any, Job[R]]:
         """Add a part to the flow, beside this job; see :meth:`FlowHandle.add`."""
+        return self._context.expect_await("ctx.flow.add", self._add, call, after)
+
+    async def _add(self, call: Flow[R], after: Iterable[Job[Any]]) -> Job[R]:
         job: Job[R] = await call.aenqueue_member(self._place(call, after))
         return job
 
@@ -110,9 +118,9 @@ class Context(Reserved):
     calls; :meth:`bind` makes it available in threads that the handler starts.
     """
 
-    __slots__ = ("_attempt", "_job_id", "_logger", "_meta", "_spawn_counts", "_task")
+    __slots__ = ("_attempt", "_job_id", "_logger", "_meta", "_spawn_counts", "_task", "_unawaited")
 
-    _INTERNAL = frozenset({"local", "next_child"})
+    _INTERNAL = frozenset({"expect_await", "local", "next_child"})
 
     def __init__(self, attempt: RunningAttempt | None, task: str) -> None:
         self._attempt = attempt
@@ -121,6 +129,8 @@ class Context(Reserved):
         self._logger: context_reports.JobLogger | None = None
         self._meta: dict[str, Any] | None = None
         self._spawn_counts: dict[bytes, itertools.count[int]] | None = None
+        self._unawaited: dict[object, str] | None = None
+        """The calls of this run that made a coroutine which has not started."""
 
     @classmethod
     def local(cls, task: str) -> Self:
@@ -303,20 +313,33 @@ class Context(Reserved):
     @property
     def flow(self) -> FlowHandle:
         """The flow of this job. Raises ``NotOpen`` if it belongs to none."""
-        return FlowHandle(self, *self._flow_and_next())
+        return FlowHandle(self, *self._flow_and_body())
 
-    def _flow_and_next(self) -> tuple[str, tuple[str, ...]]:
+    def _flow_and_body(self) -> tuple[str, JobBody]:
         body = None if self._attempt is None else self._attempt.body
         if body is None or body.flow is None:
             raise NotOpen(
                 f"ctx.flow: the job of task {self._task!r} belongs to no flow",
                 hint="Enqueue it as a part of a flow or batch; ctx.spawn(flow) enqueues a flow as a child of any job.",
             )
-        return body.flow, (*body.before, *body.next) or (body.flow,)
+        return body.flow, body
 
     def next_child(self, call: Any) -> Any:
         """The identity of the next child of this job."""
         return self._next_child(call)
+
+    def expect_await(self, what: str, fn: Callable[..., Coroutine[Any, Any, R]], *args: Any) -> Coroutine[Any, Any, R]:
+        """A coroutine of ``fn``. :func:`warn_of_unawaited` reports it if it never started."""
+        mark = object()
+        unawaited = self._unawaited = self._unawaited or {}
+        unawaited[mark] = what
+
+        async def call() -> R:
+            unawaited.pop(mark, None)
+            return await fn(*args)
+
+        call.__qualname__ = what
+        return call()
 
     def _next_child(self, call: Flow[Any]) -> Any:
         """The identity of the next child. The id depends on the call, so a retried attempt computes the same id.
@@ -373,10 +396,13 @@ class AsyncContext(Context):
     @property
     def flow(self) -> AsyncFlowHandle:
         """The flow of this job. Raises ``NotOpen`` if it belongs to none."""
-        return AsyncFlowHandle(self, *self._flow_and_next())
+        return AsyncFlowHandle(self, *self._flow_and_body())
 
-    async def spawn(self, call: Flow[R]) -> Job[R]:  # type: ignore[override]  # awaited in an async handler
+    def spawn(self, call: Flow[R]) -> Coroutine[Any, Any, Job[R]]:  # type: ignore[override]  # awaited
         """Enqueue a call or a flow now, as a child of this job; see :meth:`Context.spawn`."""
+        return self.expect_await("ctx.spawn", self._spawn, call)
+
+    async def _spawn(self, call: Flow[R]) -> Job[R]:
         child = self._next_child(call)
         return await (call.aenqueue() if child is None else call.aenqueue_child(child))
 
@@ -388,6 +414,18 @@ def _refuse_no_call(call: Any) -> None:
     name = name_of(call.fn if hasattr(call, "fn") else call) if callable(call) else "task"
     hint = f"Write ctx.spawn({name}.s(...)), with the arguments of the child; by name, ctx.spawn(app.call(name, ...))."
     raise InvalidOption("call", call, "is not a call", subject="ctx.spawn", hint=hint)
+
+
+def warn_of_unawaited(attempt: RunningAttempt) -> None:
+    """Log the calls of a run that has ended whose ``await`` is missing: they did nothing."""
+    context: Context | None = attempt.context
+    if context is None or not context._unawaited:  # noqa: SLF001 - the same module
+        return
+    for what in context._unawaited.values():  # noqa: SLF001
+        logging.getLogger("mainspring.worker").error(
+            "job %s of task %r called %s(...) without await: it enqueued nothing. Write await %s(...)",
+            context.job_id, attempt.claim.task, what, what,
+        )  # fmt: skip
 
 
 def _make_context(attempt: RunningAttempt) -> Context:

@@ -36,8 +36,8 @@ from mainspring.worker.lease.shared_state import EARLY, ON_LOOP, STRICT, SUSPECT
 from mainspring.worker.run import classify, wrappers
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
 from mainspring.worker.run.bulk.executor import BulkExecutor
-from mainspring.worker.run.context import context_of, current
-from mainspring.worker.run.flows.inputs import add_inputs
+from mainspring.worker.run.context import context_of, current, warn_of_unawaited
+from mainspring.worker.run.flows.inputs import add_inputs, describe_misfit
 from mainspring.worker.run.flows.replaced import areplace, is_flow
 from mainspring.worker.run.forked import end_forked_child, refuse_forked_child
 from mainspring.worker.run.timeouts import AttemptTimeouts, WithSoftTimeout
@@ -226,6 +226,8 @@ async def run_async(
             else:
                 value = await fn(*args, **kwargs)
             end_forked_child(attempt)
+            if attempt.context is not None:
+                warn_of_unawaited(attempt)
             if is_flow(value):
                 value = await areplace(attempt, value)
             ack = executor.ack_success(attempt, value)
@@ -277,11 +279,8 @@ def decode_record(spec: TaskSpec, record: bytes, inputs: Mapping[str, bytes] | N
         args, kwargs = spec.signature.decode_call(body.args, as_numbers=spec.upgrade is None)
     except Undecodable as error:
         if spec.upgrade is None:
-            if missing:
-                error.hint = (
-                    f"The job whose result is the argument {missing[0]!r} did not succeed. Give the parameter a "
-                    "default, or declare that it may be None."
-                )
+            if inputs is not None:
+                raise describe_misfit(error, inputs, missing) from error.__cause__
             raise
         args, kwargs = _upgrade_arguments(spec, spec.upgrade, body)
     return DecodedCall(args, kwargs, body)

@@ -7,10 +7,15 @@ local FOLLOW_UPS = TAG .. 'follow_ups'
 local counts = {}
 
 -- Counts a job by state, queue and task; a cancelled job also by reason, a dead job also by reason and error type. The
--- live jobs of a flow are counted by the mark of the flow, which is the first mark of its jobs.
+-- live jobs of a flow are counted by the marks of the flow and of its body, which come before the other marks.
 local function count(head, n)
   local state, more = head[STATE], head[MORE]
-  if more.f and state <= {RUNNING} then counts[more.m[1]] = (counts[more.m[1]] or 0) + n end
+  if more.f and state <= {RUNNING} then
+    for _, mark in ipairs(more.m) do
+      if sub(mark, 1, 1) ~= {FLOW_MARK} then break end
+      counts[mark] = (counts[mark] or 0) + n
+    end
+  end
   local field = string.char(state) .. head[GROUP]
   if state == {CANCELLED} then field = field .. '\0' .. more.r end
   if state == {DEAD} then field = field .. '\0' .. more.r .. '\0' .. (more.e or '') end

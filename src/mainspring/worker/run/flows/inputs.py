@@ -7,11 +7,12 @@ are, so the types of the task decode and check them like any other argument.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from mainspring.common.ids import id_text
 from mainspring.errors import MainspringError, StoreError, Undecodable
 from mainspring.flows.results import ResultsTooLarge, read_result, rows_of
 from mainspring.jobs.outcomes import Ack
@@ -92,7 +93,16 @@ class InputLoader:
             self._finish(attempt, ack)
 
 
-async def read_inputs(store: Store, task: str, record: bytes) -> dict[str, bytes] | None:
+class Inputs(dict[str, bytes]):
+    """Results as JSON, by the parameter that gets them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: dict[str, str] = {}
+        """The job of each result in words, by parameter."""
+
+
+async def read_inputs(store: Store, task: str, record: bytes) -> Inputs | None:
     """The results as JSON, by parameter; None for a compensation of a job that has not succeeded.
 
     Results of jobs that did not succeed are left out: an edge lets this job run without them.
@@ -100,7 +110,7 @@ async def read_inputs(store: Store, task: str, record: bytes) -> dict[str, bytes
     body = _decode_body(record)
     ids = {name: bytes.fromhex(source) for name, source in body.inputs.items()}
     rows = await rows_of(store, list(set(ids.values())))
-    found: dict[str, bytes] = {}
+    found = Inputs()
     size = 0
     for name, id in ids.items():
         row = rows.get(id)
@@ -115,7 +125,22 @@ async def read_inputs(store: Store, task: str, record: bytes) -> dict[str, bytes
             hint = "Return less from the jobs before it, for example the names of files."
             raise Undecodable(f"job of task {task!r}", why, hint=hint) from None
         size += len(found[name])
+        found.sources[name] = f"job {id_text(id)} of task {row.task!r}"
     return found
+
+
+def describe_misfit(error: Undecodable, inputs: Mapping[str, bytes], missing: Sequence[str]) -> Undecodable:
+    """The error for arguments that do not fit, and that may be results of other jobs: it names these jobs."""
+    sources = inputs.sources if isinstance(inputs, Inputs) else {}
+    named = [name for name in sources if repr(name) in error.why or f"$.{name}" in error.why] or list(sources)
+    said = [f"argument {name!r} is the result of {sources[name]}, of the same flow" for name in named]
+    hint = "Return a value that fits the annotation of the parameter, or change the annotation." if said else error.hint
+    if missing:
+        hint = (
+            f"The job whose result is the argument {missing[0]!r} did not succeed. Give the parameter a default, or "
+            "declare that it may be None."
+        )
+    return Undecodable(error.subject, "; ".join([error.why, *said]), hint=hint)
 
 
 def supplied_names(row: JobRow) -> tuple[str, ...]:

@@ -50,4 +50,4 @@ def _place(attempt: RunningAttempt) -> FlowPart | SpawnedChild:
     if body is None or body.flow is None:
         return SpawnedChild(id, UUID(bytes=claim.id), attempt.trace)
     before = tuple(map(bytes.fromhex, (*body.before, *body.next))) or (bytes.fromhex(body.flow),)
-    return FlowPart(id, bytes.fromhex(body.flow), before, ())
+    return FlowPart(id, bytes.fromhex(body.flow), before, (), undoable=body.undoable)
