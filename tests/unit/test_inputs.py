@@ -31,7 +31,7 @@ class Store:
         await self.go.wait()
         if self.error is not None:
             raise self.error
-        row = SimpleNamespace(id=PARENT, state=State.SUCCEEDED, reason=None, result=b"7", record=b"{}")
+        row = SimpleNamespace(id=PARENT, task="load", state=State.SUCCEEDED, reason=None, result=b"7", record=b"{}")
         return SimpleNamespace(jobs=[row], cursor=None)
 
 

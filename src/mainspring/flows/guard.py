@@ -10,7 +10,6 @@ first, for every method and command.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -27,8 +26,6 @@ from mainspring.states import FINAL, LIVE, Action, Reason, State, sources
 
 if TYPE_CHECKING:
     from mainspring.stores.base import Store
-
-log = logging.getLogger("mainspring.jobs")
 
 PAGE = 500
 _FLOW_MARK = re.compile(re.escape(FLOW_MARK) + "[0-9a-f]{32}").fullmatch
@@ -64,9 +61,13 @@ def warn_of_refused(action: Action, refused: Sequence[WrongState]) -> None:
     """Log which jobs an action on many jobs has left out."""
     if not refused:
         return
+    import logging
+
     jobs = "1 job" if len(refused) == 1 else f"{len(refused):,} jobs"
     first = refused[0]
-    log.warning("%s left out %s of flows. The first: %s. %s", action, jobs, first.message, first.hint)
+    logging.getLogger("mainspring.jobs").warning(
+        "%s left out %s of flows. The first: %s. %s", action, jobs, first.message, first.hint
+    )
 
 
 async def find_flow_mark(store: Store, mark: str) -> str:
