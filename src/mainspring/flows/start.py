@@ -1,10 +1,10 @@
 """Enqueue a flow: small ones in one step, large ones in pieces behind a start join.
 
-A flow of up to ``PIECE`` jobs is one batch: all of it is inserted, or nothing. A larger flow is sent in pieces.
-Its first jobs wait for the *start join*, which is closed when the last piece is in. So a producer that dies in between
-leaves nothing half-started: after ``HOLD`` the start join expires, and with it the flow. With a key the producer can
-repeat the enqueue before that: it finds the flow by its key, sends all pieces again, and the store inserts what is
-missing.
+A flow of up to ``PIECE`` jobs, and as many joins, is one batch: all of it is inserted, or nothing. A larger flow is
+sent in pieces. Its first jobs wait for the *start join*, which is closed when the last piece is in. So a producer that
+dies in between leaves nothing half-started: after ``HOLD`` the start join expires, and with it the flow. With a key
+the producer can repeat the enqueue before that: it finds the flow by its key, sends all pieces again, and the store
+inserts what is missing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from mainspring.stores.base import Store
 
 PIECE = 1_000
-"""The largest number of jobs, with joins, that are inserted in one step."""
+"""The largest number of jobs, and of joins, that are inserted in one step; of jobs and joins in a piece of a larger
+flow."""
 PIECE_BYTES = 4_000_000
 """The largest size of the records of one piece."""
 HOLD = 3_600_000_000
@@ -45,7 +46,7 @@ def enqueue_flow(flow: Flow[Any]) -> Job[Any]:
     if blocking.in_loop():
         blocking.warn_blocking("enqueue")
     plan = plan_flow(flow, raw_id())
-    if len(plan.jobs) <= PIECE:
+    if _is_one_piece(plan):
         try:
             app.client.enqueue_now(_batch(app, plan.jobs, plan, 0), connection)
         except KeyTaken as error:
@@ -61,7 +62,7 @@ async def aenqueue_flow(flow: Flow[Any]) -> Job[Any]:
     """Insert all jobs of the flow, or none; return the handle of its last job."""
     app, connection = app_beside(flow), _connection(flow)
     plan = plan_flow(flow, raw_id())
-    if len(plan.jobs) > PIECE:
+    if not _is_one_piece(plan):
         if connection is not None:
             raise _too_large_for_connection(plan)
         return await _send_pieces(app, flow, plan.id)
@@ -78,7 +79,7 @@ async def aenqueue_flow(flow: Flow[Any]) -> Job[Any]:
 def add_to_flow(app: Mainspring, flow: Flow[Any], place: FlowMembership) -> tuple[JobBatch, Job[Any]]:
     """The batch that adds this part to a flow that is there already, and the handle of its last job."""
     plan = FlowPlanner(app, place.flow, {}).plan_members(flow, place.id, place.after, place.before)
-    if len(plan.jobs) > PIECE:
+    if not _is_one_piece(plan):
         raise InvalidOption(
             "flow", f"{len(plan.jobs):,} jobs", f"can be added up to {PIECE:,} at once", subject="flow.add",
             hint="Add the parts in several calls.",
@@ -100,6 +101,11 @@ class FlowMembership(NamedTuple):
     after: tuple[Edge, ...] = ()
     accepted: bool = False
     """A running job of the flow adds the part."""
+
+
+def _is_one_piece(plan: FlowPlan) -> bool:
+    """Whether the flow is inserted in one step."""
+    return len(plan.jobs) <= 2 * PIECE and sum(job.join is None for job in plan.jobs) <= PIECE
 
 
 # ---- one piece ----------------------------------------------------------------------------------------
@@ -197,7 +203,7 @@ def _connection(flow: Flow[Any]) -> Any:
 
 def _too_large_for_connection(plan: FlowPlan) -> InvalidOption:
     return InvalidOption(
-        "connection", f"{len(plan.jobs):,} jobs", f"can be given to a flow of up to {PIECE:,} jobs, with joins",
+        "connection", f"{len(plan.jobs):,} jobs", f"can be given to a flow of up to {PIECE:,} jobs and as many joins",
         subject="flow",
         hint="A larger flow is enqueued in pieces. Enqueue one job in the transaction, which enqueues the flow.",
     )  # fmt: skip
