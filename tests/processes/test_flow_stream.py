@@ -56,13 +56,14 @@ def test_a_batch_of_a_producer_that_is_killed_ends_once(fleet: Fleet, streaming:
     with started(fleet):
         for share in KILLS:
             with started(fleet, str(MEMBERS), "stream") as producer:
-                batch = until(lambda: open_batch(streaming), what="the batch is open")
+                batch = open_batch(streaming)
                 wait_for_members(batch, share * MEMBERS)
                 producer.send_signal(signal.SIGKILL)
                 assert producer.wait(patience(LONGEST)) == -signal.SIGKILL
             found = batch.counts()
             assert share * MEMBERS <= found.total < MEMBERS
             assert not found.closed
+        batch = open_batch(streaming)
         assert until(lambda: batch.counts().pending == 0, limit=LONGEST, what="all that was added has ended")
         assert not callbacks(streaming), "the batch is open, and no callback has run"
         with started(fleet, str(MEMBERS), "stream") as producer:
@@ -78,9 +79,11 @@ def wait_for_members(batch: Batch, n: float) -> None:
     until(lambda: batch.counts().total >= n, limit=LONGEST, what=f"{n:,.0f} members are in the batch")
 
 
-def open_batch(streaming: Streaming) -> Batch | None:
-    flows = streaming.app.flows.list()
-    return streaming.app.flows.batch_of(flows[0].id) if flows else None
+def open_batch(streaming: Streaming) -> Batch:
+    """The batch that the producer has opened."""
+    flows = streaming.app.flows
+    (found,) = until(flows.list, what="the batch is open")
+    return flows.batch_of(found.id)
 
 
 def callbacks(streaming: Streaming) -> list[str]:

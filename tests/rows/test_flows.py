@@ -458,8 +458,8 @@ class TestDag:
         """The third join holds back a flow that is sent in pieces."""
         dag = Dag()
         layer: list[Any] = []
-        for first in range(0, n, 50):
-            layer = [dag.add(work.add.s(first, each), after=layer) for each in range(min(50, n - first))]
+        for first in range(0, n, 4):
+            layer = [dag.add(work.add.s(first, each), after=layer) for each in range(min(4, n - first))]
         dag.enqueue()
         assert app.jobs.count(queue=FLOW_QUEUE).total == joins
         assert app.jobs.count(task=work.add).total == n

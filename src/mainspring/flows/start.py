@@ -18,9 +18,11 @@ import msgspec
 from mainspring.client import blocking
 from mainspring.common.ids import derived_id, raw_id
 from mainspring.errors import InvalidOption, KeyTaken
+from mainspring.flows.dag import parts_of
 from mainspring.flows.flow import Flow, PlannedFlow, app_beside
 from mainspring.flows.plan import FlowPlan, FlowPlanner, plan_flow
 from mainspring.flows.shape import decode_shape
+from mainspring.jobs.call import Call
 from mainspring.jobs.job import Job
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import Edge, JobBatch, JobBody, NewJob
@@ -45,27 +47,23 @@ def enqueue_flow(flow: Flow[Any]) -> Job[Any]:
     app, connection = app_beside(flow), _connection(flow)
     if blocking.in_loop():
         blocking.warn_blocking("enqueue")
-    plan = plan_flow(flow, raw_id())
-    if _is_one_piece(plan):
-        try:
-            app.client.enqueue_now(_batch(app, plan.jobs, plan, 0), connection)
-        except KeyTaken as error:
-            holder = blocking.run("flow.enqueue", _holder_exit(app, error))
-            return _return_holder(flow, plan, error, holder)
-        return _handle(app, plan)
-    if connection is not None:
-        raise _too_large_for_connection(plan)
-    return blocking.run("flow.enqueue", _send_pieces(app, flow, plan.id))
+    plan = _plan_one_piece(flow, connection)
+    if plan is None:
+        return blocking.run("flow.enqueue", _send_pieces(app, flow, raw_id()))
+    try:
+        app.client.enqueue_now(_batch(app, plan.jobs, plan, 0), connection)
+    except KeyTaken as error:
+        holder = blocking.run("flow.enqueue", _holder_exit(app, error))
+        return _return_holder(flow, plan, error, holder)
+    return _handle(app, plan)
 
 
 async def aenqueue_flow(flow: Flow[Any]) -> Job[Any]:
     """Insert all jobs of the flow, or none; return the handle of its last job."""
     app, connection = app_beside(flow), _connection(flow)
-    plan = plan_flow(flow, raw_id())
-    if not _is_one_piece(plan):
-        if connection is not None:
-            raise _too_large_for_connection(plan)
-        return await _send_pieces(app, flow, plan.id)
+    plan = _plan_one_piece(flow, connection)
+    if plan is None:
+        return await _send_pieces(app, flow, raw_id())
     try:
         if connection is not None:
             app.client.enqueue_now(_batch(app, plan.jobs, plan, 0), connection)
@@ -101,6 +99,26 @@ class FlowMembership(NamedTuple):
     after: tuple[Edge, ...] = ()
     accepted: bool = False
     """A running job of the flow adds the part."""
+
+
+def _plan_one_piece(flow: Flow[Any], connection: Any) -> FlowPlan | None:
+    """The jobs of a flow that is inserted in one step; None for a larger one, whose jobs also wait for a start join."""
+    if connection is None and _count_calls(flow) > PIECE:
+        return None  # without planning it twice
+    plan = plan_flow(flow, raw_id())
+    if _is_one_piece(plan):
+        return plan
+    if connection is not None:
+        raise _too_large_for_connection(plan)
+    return None
+
+
+def _count_calls(flow: Flow[Any]) -> int:
+    """The calls in an expression: its jobs, without compensations and the jobs of ``each``."""
+    if isinstance(flow, Call):
+        return 1
+    body = flow.body if isinstance(flow, PlannedFlow) else flow
+    return sum(map(_count_calls, parts_of(body)))
 
 
 def _is_one_piece(plan: FlowPlan) -> bool:
