@@ -40,7 +40,8 @@ class Streaming:
             on_dead=self.finished.s("dead"),
         ).open()  # fmt: skip
         for first in range(batch.counts().total, n, PIECE):
-            batch.add_many(self.member.s(each) for each in range(first, min(n, first + PIECE)))
+            # The last piece of a killed producer may arrive after the count was read: at= adds none of it twice.
+            batch.add_many((self.member.s(each) for each in range(first, min(n, first + PIECE))), at=first)
         batch.close()
 
 
