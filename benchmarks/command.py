@@ -31,6 +31,7 @@ COLUMNS = (
     "fair",
     "schedules",
     "recovery",
+    "flows",
 )
 ONLY_ON = {
     "fleet": ("postgres", "redis"),
@@ -48,6 +49,7 @@ def main(argv: list[str]) -> int:
     given = _parser().parse_args(argv)
     config = Config(
         n=given.n, rounds=given.rounds, scale=given.scale, probes=given.probes, idle_seconds=given.idle,
+        members=given.members, batch=given.batch,
         engine=given.store, only=tuple(given.only), limits=tuple(given.limits), trees=dict(given.tree),
         folder=given.dir,
         say=lambda text: print(text, file=sys.stderr, flush=True),
@@ -87,6 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scale", type=int, default=1_000_000, help="jobs beside which claims are measured")
     parser.add_argument("--probes", type=int, default=300, help="jobs whose latency is measured")
     parser.add_argument("--idle", type=float, default=20.0, help="seconds of doing nothing")
+    parser.add_argument("--members", type=int, default=100_000, help="of the largest chord (default %(default)s)")
+    parser.add_argument("--batch", type=int, default=100_000, help="members of the open batch; the goal has 1,000,000")
     parser.add_argument("--dir", help="where stores are made: a real disk (default: the system's place for such)")
     parser.add_argument("--json", metavar="FILE", help="keep the raw numbers here, not in benchmarks/results")
     return parser

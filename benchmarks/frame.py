@@ -30,6 +30,10 @@ class Config:
     scale: int = 1_000_000
     probes: int = 300
     idle_seconds: float = 20.0
+    members: int = 100_000
+    """Of the largest chord."""
+    batch: int = 100_000
+    """Members of the open batch."""
     engine: Engine = "sqlite"
     only: tuple[str, ...] = ()
     """Systems whose names begin so; all without."""

@@ -105,3 +105,8 @@ FLAT = 1.3
 FAIR = 1.1
 SCHEDULER_CPU = 1.0
 HERD_SECONDS = 5.0
+FLOW_PEERS = {"sqlite": ("taskito",), "postgres": ("taskito",), "redis": ("celery", "dramatiq flows", "taskito")}
+CHORD_BEYOND = {"sqlite": 20.0, "postgres": 10.0, "redis": 10.0}
+"""Seconds that a chord of 100,000 members takes beyond these members as plain jobs."""
+CHORD_MEMORY_MB = 50.0
+DAG_ROUND_TRIPS = 1.0

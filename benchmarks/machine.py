@@ -19,7 +19,7 @@ from benchmarks.frame import Engine
 PACKAGES = ("mainspring", "msgspec", "psycopg", "redis", "hiredis", "uvloop")
 
 
-PEERS = ("huey", "dramatiq", "taskiq", "taskiq-redis", "taskito", "chancy", "oban", "procrastinate", "bullmq")
+PEERS = ("huey", "celery", "dramatiq", "taskiq", "taskiq-redis", "taskito", "chancy", "oban", "procrastinate", "bullmq")
 
 
 def facts(folder: Path, engine: Engine) -> dict[str, Any]:

@@ -25,8 +25,8 @@ _NEWER = ("python3.14", "python3.13", "python3.12")
 
 @functools.cache
 def python(name: str = "python") -> str:
-    """The interpreter of an environment: ``python`` for most peers, ``oban`` for the one that needs a newer Python."""
-    base = sys.executable if name == "python" else _newer_python()
+    """The interpreter of an environment: ``python`` for most peers, ``celery``, ``oban`` with a newer Python."""
+    base = _newer_python() if name == "oban" else sys.executable
     requirements = WANTED / f"{name}.txt"
     home = MADE / name
     if not _is_made(home, requirements, base):
@@ -46,7 +46,7 @@ def script(program: str, name: str = "python") -> str:
 
 def versions(names: Collection[str]) -> dict[str, str]:
     """What is asked for, by name."""
-    pins = "".join((WANTED / file).read_text() for file in ("python.txt", "oban.txt"))
+    pins = "".join((WANTED / file).read_text() for file in ("python.txt", "celery.txt", "oban.txt"))
     found = {match[1]: match[2] for match in re.finditer(r"^([\w.-]+)==([\w.]+)", pins, re.MULTILINE)}
     found |= json.loads((WANTED / "node" / "package.json").read_text())["dependencies"]
     return {name: found[name] for name in names}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.programs.stamps import first_start, record
-from mainspring import Concurrency, Mainspring, Rate
+from mainspring import Concurrency, Dag, Mainspring, Rate, group
 
 durability: Any = os.environ["BENCH_DURABILITY"]
 address = os.environ["BENCH_STORE"]
@@ -67,8 +67,23 @@ async def hold(n: int) -> None:
         await asyncio.sleep(600)
 
 
+@app.task
+async def echo(n: int) -> int:
+    return n
+
+
+@app.task
+async def gather(numbers: list[int]) -> None:
+    record(len(numbers))
+
+
+@app.task
+async def last(n: int) -> None:
+    record(n)
+
+
 _TASKS: dict[str, Any] = {
-    task.fn.__name__: task for task in (noop, noop_thread, wide, fast, tenants, apart, stamp, stamp_thread, hold)
+    task.fn.__name__: task for task in (noop, noop_thread, wide, fast, tenants, apart, stamp, stamp_thread, hold, echo)
 }
 
 
@@ -88,3 +103,32 @@ async def aone(task: str, n: int) -> None:
 def lifespan() -> Mainspring:
     """Open while it is used."""
     return app
+
+
+# ---- flows: the last job of each notes its start ----------------------------------------------------------
+
+
+def chain(n: int) -> None:
+    flow: Any = echo.s(0)
+    for _ in range(n - 2):
+        flow = flow | echo
+    (flow | last).enqueue()
+
+
+def chord(n: int) -> None:
+    (group(echo.s(each) for each in range(n)) | gather).enqueue()
+
+
+def batch(n: int) -> None:
+    with app.flows.batch("batch", on_success=last.s(n)) as made:
+        for first in range(0, n, 1000):
+            made.add_many(echo.s(each) for each in range(first, min(n, first + 1000)))
+
+
+def dag(n: int) -> None:
+    """Layers of ten nodes; each node waits for all nodes of the layer before. Its jobs are not run."""
+    made = Dag()
+    before: list[Any] = []
+    for _ in range(n // 10):
+        before = [made.add(noop.s(each), after=before) for each in range(10)]
+    made.enqueue()

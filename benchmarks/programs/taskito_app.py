@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from taskito import Queue
+from taskito.canvas import chain as canvas_chain
+from taskito.canvas import chord as canvas_chord
+from taskito.canvas import group
 
 from benchmarks.programs.stamps import record
 
@@ -25,7 +28,17 @@ def stamp(sent: int) -> None:
     record(sent)
 
 
-_TASKS = {"noop": noop, "stamp": stamp}
+@app.task()
+def echo(n: int) -> int:
+    return n
+
+
+@app.task()
+def gather(numbers: list[int]) -> None:
+    record(len(numbers))
+
+
+_TASKS = {"noop": noop, "stamp": stamp, "echo": echo}
 
 
 def one(task: str, n: int) -> None:
@@ -34,3 +47,13 @@ def one(task: str, n: int) -> None:
 
 def many(task: str, numbers: Sequence[int]) -> None:
     app.enqueue_many(_TASKS[task].name, [(n,) for n in numbers])
+
+
+def chain(n: int) -> None:
+    """The producer waits for each step, and enqueues the next one."""
+    canvas_chain(echo.s(0), *[echo.s() for _ in range(n - 2)], stamp.s()).apply(app)
+
+
+def chord(n: int) -> None:
+    """The producer waits for all members, and enqueues the callback."""
+    canvas_chord(group(*[echo.s(each) for each in range(n)]), gather.s()).apply(app)

@@ -55,6 +55,28 @@ def dramatiq() -> System:
     )
 
 
+def dramatiq_flows() -> System:
+    """With stored results and callbacks of groups."""
+    return System(
+        program="dramatiq_flows_app",
+        worker=(peers.script("dramatiq"), PROGRAMS + "dramatiq_flows_app", "-p", "1", "-t", "8"),
+        interpreter=peers.python(),
+        asked=_questions("return redis.call('hlen', 'dramatiq:default.msgs')"),
+    )
+
+
+def celery() -> System:
+    return System(
+        program="celery_app",
+        worker=(
+            peers.script("celery", "celery"), "-A", PROGRAMS + "celery_app", "worker", "--pool", "threads",
+            "--concurrency", "8", "--without-gossip", "--without-mingle", "--loglevel", "WARNING",
+        ),
+        interpreter=peers.python("celery"),
+        asked=_questions("return redis.call('llen', 'celery') + redis.call('hlen', 'unacked')"),
+    )  # fmt: skip
+
+
 def taskiq() -> System:
     return System(
         program="taskiq_app",
@@ -89,6 +111,8 @@ def bullmq() -> System:
 SYSTEMS = {
     "floor": floor,
     "dramatiq": dramatiq,
+    "dramatiq flows": dramatiq_flows,
+    "celery": celery,
     "taskiq": taskiq,
     "huey": huey,
     "bullmq": bullmq,

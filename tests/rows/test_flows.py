@@ -453,6 +453,17 @@ class TestDag:
         assert state == (State.SUCCEEDED if behind else State.CANCELLED)
         assert (bool(work.times("note", "middle")), bool(work.times("note", "behind"))) == (runs, behind)
 
+    @pytest.mark.parametrize(("n", "joins"), [(1_000, 2), (1_001, 3)])
+    def test_a_thousand_nodes_are_one_step(self, app: Mainspring, work: Work, n: int, joins: int) -> None:
+        """The third join holds back a flow that is sent in pieces."""
+        dag = Dag()
+        layer: list[Any] = []
+        for first in range(0, n, 4):
+            layer = [dag.add(work.add.s(first, each), after=layer) for each in range(min(4, n - first))]
+        dag.enqueue()
+        assert app.jobs.count(queue=FLOW_QUEUE).total == joins
+        assert app.jobs.count(task=work.add).total == n
+
     def test_wait_for_a_retry_by_hand(self, app: Mainspring, work: Work) -> None:
         attempts: list[int] = []
 

@@ -3,6 +3,7 @@
 chaos       random faults of processes, wires and servers under load, for N minutes in runs of five at most, and after
             each the check of its history; with ``--short`` leases of three seconds instead of fifteen
 machine     the hypothesis state machine of the contract suite, with its long profile
+stream      a batch of 1,000,000 members, whose producer is killed twice
 schedules   250,000 simulated hours of schedules, and 1,000 occurrences in five processes that are killed
 slow        the process tests that take minutes
 rules       cron against a walk over every minute: ten years, every time zone, every change of clocks since 1972
@@ -32,6 +33,7 @@ from tests.soak.campaign import SHORT, Campaign, Pace, Verdict
 
 LONGEST_RUN = 300.0
 RULES = "tests/unit/test_rules_reference.py"
+STREAM = "tests/processes/test_flow_stream.py"
 SCHEDULES = (
     "tests/schedules/test_simulation.py",
     "tests/processes/test_schedulers.py::test_each_occurrence_runs_once_although_schedulers_are_killed",
@@ -85,7 +87,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--store", default="sqlite", choices=("sqlite", "postgres", "redis"))
     parser.add_argument("--seed", type=int, default=None, help="of the chaos; drawn and told if not given")
     parser.add_argument(
-        "--only", action="append", choices=("chaos", "machine", "schedules", "slow", "rules", "mutations")
+        "--only", action="append", choices=("chaos", "machine", "stream", "schedules", "slow", "rules", "mutations")
     )
     parser.add_argument("--short", action="store_true", help="short leases in the chaos, and a fault every second")
     given = parser.parse_args(arguments)
@@ -96,6 +98,7 @@ def main(arguments: list[str]) -> int:
         "chaos": lambda: chaos(given.minutes, given.store, seed, SHORT if given.short else Pace()),
         "slow": lambda: command(*pytest, "-m", "slow", "tests/processes"),
         "machine": lambda: command(*pytest, "tests/contract/test_model.py", MAINSPRING_SOAK="1"),
+        "stream": lambda: command(*pytest, STREAM, MAINSPRING_SOAK="1"),
         "rules": lambda: command("pytest", "-q", "-n0", "-o", "timeout=0", RULES, MAINSPRING_SOAK="1"),
         "schedules": lambda: command(*pytest, "-s", *SCHEDULES, MAINSPRING_SOAK="1"),
         "mutations": lambda: command("tests.mutations"),

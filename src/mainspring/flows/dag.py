@@ -134,7 +134,7 @@ def _nodes_in(flow: Flow[Any]) -> list[Node[Any]]:
         return [each.node for each in flow.inputs.values() if isinstance(each, NodeResult)]
     if isinstance(flow, Dag):
         return []
-    if any(map(_nodes_in, _parts_of(flow))):
+    if any(map(_nodes_in, parts_of(flow))):
         hint = "Add the call that takes the result as a node of its own."
         raise InvalidOption(
             "call", flow, "has the result of a node inside of a chain or a group", subject="Dag.add", hint=hint
@@ -142,7 +142,7 @@ def _nodes_in(flow: Flow[Any]) -> list[Node[Any]]:
     return []
 
 
-def _parts_of(flow: Flow[Any]) -> list[Flow[Any]]:
+def parts_of(flow: Flow[Any]) -> list[Flow[Any]]:
     """The parts that a chain, a group or a graph consists of."""
     if isinstance(flow, Chain):
         return [flow.first, *(each for link in flow.links for each in link.targets)]
@@ -152,7 +152,7 @@ def _parts_of(flow: Flow[Any]) -> list[Flow[Any]]:
 
 
 def _contains(flow: Flow[Any], dag: Dag) -> bool:
-    return flow is dag or any(_contains(part, dag) for part in _parts_of(flow))
+    return flow is dag or any(_contains(part, dag) for part in parts_of(flow))
 
 
 def _check_results(step: Step[Any]) -> None:

@@ -1,10 +1,10 @@
 """Enqueue a flow: small ones in one step, large ones in pieces behind a start join.
 
-A flow of up to ``PIECE`` jobs is one batch: all of it is inserted, or nothing. A larger flow is sent in pieces.
-Its first jobs wait for the *start join*, which is closed when the last piece is in. So a producer that dies in between
-leaves nothing half-started: after ``HOLD`` the start join expires, and with it the flow. With a key the producer can
-repeat the enqueue before that: it finds the flow by its key, sends all pieces again, and the store inserts what is
-missing.
+A flow of up to ``PIECE`` jobs, and as many joins, is one batch: all of it is inserted, or nothing. A larger flow is
+sent in pieces. Its first jobs wait for the *start join*, which is closed when the last piece is in. So a producer that
+dies in between leaves nothing half-started: after ``HOLD`` the start join expires, and with it the flow. With a key
+the producer can repeat the enqueue before that: it finds the flow by its key, sends all pieces again, and the store
+inserts what is missing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ import msgspec
 from mainspring.client import blocking
 from mainspring.common.ids import derived_id, raw_id
 from mainspring.errors import InvalidOption, KeyTaken
+from mainspring.flows.dag import parts_of
 from mainspring.flows.flow import Flow, PlannedFlow, app_beside
 from mainspring.flows.plan import FlowPlan, FlowPlanner, kind_of, plan_flow
 from mainspring.flows.shape import FlowShape, decode_shape
+from mainspring.jobs.call import Call
 from mainspring.jobs.job import Job
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import Edge, JobBatch, JobBody, NewJob
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from mainspring.stores.base import Store
 
 PIECE = 1_000
-"""The largest number of jobs, with joins, that are inserted in one step."""
+"""The largest number of jobs, and of joins, that are inserted in one step; of jobs and joins in a piece of a larger
+flow."""
 PIECE_BYTES = 4_000_000
 """The largest size of the records of one piece."""
 HOLD = 3_600_000_000
@@ -45,16 +48,14 @@ def enqueue_flow(flow: Flow[Any], origin: JobOrigin | None = None) -> Job[Any]:
     app, connection = app_beside(flow), _connection(flow)
     if origin is None and blocking.in_loop():
         blocking.warn_blocking("enqueue")
-    plan = plan_flow(flow, _new_id(origin), origin=origin)
-    if len(plan.jobs) <= PIECE:
-        try:
-            replies = app.client.enqueue_now(_batch(app, plan.jobs, plan, 0, origin), connection)
-        except KeyTaken as error:
-            return blocking.run("flow.enqueue", _return_holder(app, flow, plan, error))
-        return _handle(app, plan, created=replies[0].created)
-    if connection is not None:
-        raise _too_large_for_connection(plan)
-    return blocking.run("flow.enqueue", _send_pieces(app, flow, plan.id, origin))
+    plan = _plan_one_piece(flow, connection, origin)
+    if plan is None:
+        return blocking.run("flow.enqueue", _send_pieces(app, flow, _new_id(origin), origin))
+    try:
+        replies = app.client.enqueue_now(_batch(app, plan.jobs, plan, 0, origin), connection)
+    except KeyTaken as error:
+        return blocking.run("flow.enqueue", _return_holder(app, flow, plan, error))
+    return _handle(app, plan, created=replies[0].created)
 
 
 async def aenqueue_flow(flow: Flow[Any], origin: JobOrigin | None = None) -> Job[Any]:
@@ -63,11 +64,9 @@ async def aenqueue_flow(flow: Flow[Any], origin: JobOrigin | None = None) -> Job
     ``origin``: the flow is the child of a running job. An attempt that is repeated gets the flow that is there.
     """
     app, connection = app_beside(flow), _connection(flow)
-    plan = plan_flow(flow, _new_id(origin), origin=origin)
-    if len(plan.jobs) > PIECE:
-        if connection is not None:
-            raise _too_large_for_connection(plan)
-        return await _send_pieces(app, flow, plan.id, origin)
+    plan = _plan_one_piece(flow, connection, origin)
+    if plan is None:
+        return await _send_pieces(app, flow, _new_id(origin), origin)
     batch = _batch(app, plan.jobs, plan, 0, origin)
     try:
         if connection is not None:
@@ -84,7 +83,7 @@ def add_to_flow(app: Mainspring, flow: Flow[Any], place: FlowMembership) -> tupl
     plan = FlowPlanner(app, place.flow, {}).plan_members(
         flow, place.id, place.after, place.before, undoable=place.undoable
     )
-    if len(plan.jobs) > PIECE:
+    if not _is_one_piece(plan):
         raise InvalidOption(
             "flow", f"{len(plan.jobs):,} jobs", f"can be added up to {PIECE:,} at once", subject="flow.add",
             hint="Add the parts in several calls.",
@@ -108,6 +107,31 @@ class FlowMembership(NamedTuple):
     """A running job of the flow adds the part."""
     undoable: bool = False
     """See :class:`mainspring.jobs.records.JobBody`."""
+
+
+def _plan_one_piece(flow: Flow[Any], connection: Any, origin: JobOrigin | None) -> FlowPlan | None:
+    """The jobs of a flow that is inserted in one step; None for a larger one, whose jobs also wait for a start join."""
+    if connection is None and _count_calls(flow) > PIECE:
+        return None  # without planning it twice
+    plan = plan_flow(flow, _new_id(origin), origin=origin)
+    if _is_one_piece(plan):
+        return plan
+    if connection is not None:
+        raise _too_large_for_connection(plan)
+    return None
+
+
+def _count_calls(flow: Flow[Any]) -> int:
+    """The calls in an expression: its jobs, without compensations and the jobs of ``each``."""
+    if isinstance(flow, Call):
+        return 1
+    body = flow.body if isinstance(flow, PlannedFlow) else flow
+    return sum(map(_count_calls, parts_of(body)))
+
+
+def _is_one_piece(plan: FlowPlan) -> bool:
+    """Whether the flow is inserted in one step."""
+    return len(plan.jobs) <= 2 * PIECE and sum(job.join is None for job in plan.jobs) <= PIECE
 
 
 # ---- one piece ----------------------------------------------------------------------------------------
@@ -230,7 +254,7 @@ def _connection(flow: Flow[Any]) -> Any:
 
 def _too_large_for_connection(plan: FlowPlan) -> InvalidOption:
     return InvalidOption(
-        "connection", f"{len(plan.jobs):,} jobs", f"can be given to a flow of up to {PIECE:,} jobs, with joins",
+        "connection", f"{len(plan.jobs):,} jobs", f"can be given to a flow of up to {PIECE:,} jobs and as many joins",
         subject="flow",
         hint="A larger flow is enqueued in pieces. Enqueue one job in the transaction, which enqueues the flow.",
     )  # fmt: skip

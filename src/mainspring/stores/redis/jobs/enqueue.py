@@ -123,9 +123,9 @@ def _are_distinct(jobs: Sequence[NewJob]) -> bool:
 
 
 def _bounded(jobs: Sequence[NewJob], limits: Sequence[Limit], short: bool, options: bytes = b"") -> tuple[str, Words]:
-    if len(jobs) > MAX_JOBS:
+    if len(jobs) > MAX_JOBS and (len(jobs) > 2 * MAX_JOBS or sum(job.join is None for job in jobs) > MAX_JOBS):
         raise StoreConflict(
-            f"a batch of {len(jobs):,} jobs is larger than the {MAX_JOBS:,} that one script inserts",
+            f"a batch of {len(jobs):,} jobs is larger than the {MAX_JOBS:,}, beside joins, that one script inserts",
             hint="Send it in several batches.",
         )
     name, words = _plain_arguments(jobs) if short else ("enqueue", _full_arguments(jobs, limits, options))
