@@ -746,6 +746,16 @@ class WorkerCrashed(AttemptError):
         self.exit_code = exit_code
 
 
+class ChildDied(AttemptError):
+    """The process of a pool that ran the attempt died. The worker and its other jobs were not touched."""
+
+    def __init__(self, how: str, why: str = "") -> None:
+        hint = "SIGKILL without another message usually means: out of memory." if "SIGKILL" in how and not why else ""
+        super().__init__(f"the process that ran this job {how}{f': {why}' if why else ''}", hint=hint)
+        self.how = how
+        self.why = why
+
+
 class WorkerLost(AttemptError):
     """The worker sent no heartbeat for longer than its lease. The job is not blamed."""
 

@@ -7,14 +7,12 @@ named constructors, and the store applies it in the next turn. Do not build an `
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from mainspring.limits.records import Bucket  # at run time: acks of pool children are decoded
 from mainspring.states import Action, Reason, State
-
-if TYPE_CHECKING:
-    from mainspring.limits.records import Bucket
 
 
 class Outcome(StrEnum):

@@ -24,7 +24,8 @@ from mainspring.common.redact import redact
 from mainspring.errors import ConfigError, MainspringError, StoreUnavailable, did_you_mean
 from mainspring.observe import logs
 from mainspring.tasks.naming import find_module
-from mainspring.worker.supervise import process_tree, shutdown, signals
+from mainspring.worker import process_tree
+from mainspring.worker.supervise import shutdown, signals
 from mainspring.worker.supervise.child_pipe import (
     VARIABLE,
     Bye,
