@@ -280,8 +280,9 @@ def explain_error(error: BaseException) -> str:
 
 
 def _is_import_frame(file: str) -> bool:
-    """Whether a frame only imports: frames of this file, and of ``importlib``."""
-    return file in (__file__, importlib.__file__) or file.startswith("<frozen importlib")
+    """Whether a frame only imports: frames of this package, and of ``importlib``."""
+    ours = file.startswith(str(Path(__file__).parent))
+    return ours or file == importlib.__file__ or file.startswith("<frozen importlib")
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

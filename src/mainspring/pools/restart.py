@@ -22,7 +22,6 @@ class PoolRestarts:
         """In a row, without a job done in between."""
         self._most = most
         self._due = 0.0
-        self._explained: set[str] = set()
 
     @property
     def has_failed(self) -> bool:
@@ -43,10 +42,3 @@ class PoolRestarts:
     def pause(self, now: float) -> float:
         """Seconds until the next child may be started; 0 for now."""
         return max(0.0, self._due - now)
-
-    def explain(self, text: str) -> str:
-        """The text, if it was not logged before."""
-        if text in self._explained:
-            return ""
-        self._explained.add(text)
-        return text.rstrip()

@@ -116,7 +116,7 @@ class Dispatcher:
         served = served_pools(config)
         if not served:
             return {}
-        launcher = PoolLauncher(_target_maker(config), shared_state, config.settings.grace / 1e6)
+        launcher = PoolLauncher(_target_maker(config), shared_state, config.settings.grace / 1e6, set())
         return {
             f"process:{name}": ProcessSlots(settings, launcher, executor, self.timeouts, self.finish, self._environment)
             for name, settings in served.items()

@@ -76,6 +76,8 @@ class PoolLauncher(NamedTuple):
     """The first message for a child of this pool, which writes its running job into this line."""
     shared_state: SharedState
     grace: float
+    explained: set[str]
+    """The reasons why children could not start that were logged."""
 
 
 class _Child:
@@ -365,8 +367,9 @@ class ProcessSlots:
 
     def _on_cannot_start(self, process: PoolProcess, text: str) -> None:
         process.leaving = True
-        if said := self._restarts.explain(text):
-            log.error("a child of pool %r cannot start:\n%s", self.settings.name, said)
+        if text not in self._launcher.explained:
+            self._launcher.explained.add(text)
+            log.error("a child of pool %r cannot start:\n%s", self.settings.name, text.rstrip())
 
     # ---- the end of a child -------------------------------------------------------------------
 
