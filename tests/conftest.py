@@ -12,7 +12,7 @@ import pytest
 hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("busy")
 
-PLUGINS = ("mission", "outcomes", "signals", "stalls", "servers", "clean", "outside", "garbage")
+PLUGINS = ("mission", "outcomes", "signals", "stalls", "servers", "clean", "outside", "garbage", "parsing")
 pytest_plugins = [f"tests.plugins.{name}" for name in PLUGINS]
 
 

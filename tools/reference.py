@@ -150,6 +150,8 @@ The fields of an `Event`. Reading them never calls the store.
 Where the store decided, the worker that calls the hook did not run the body: `stalled`, `dead` after a rescue, and
 `cancelled` of an expired job have `args`, and None as `result`, `duration` and `wait`. If another process cancels a job
 while its body runs, the event has `args`, `duration` and `wait`, and None as `result`, whatever the body returned.
+After the death of a process that ran one job alone, `stalled` and the event behind it come from the worker of the
+job, with `error`, `duration` and `wait`.
 """
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainspring.client import blocking
@@ -16,7 +16,7 @@ from mainspring.jobs.job import Job
 from mainspring.jobs.new_job import CallTarget
 from mainspring.options import checks
 from mainspring.options.table import resolve_options
-from mainspring.queues.queue import Queue
+from mainspring.queues.queue import Queue, queue_objects
 from mainspring.settings.settings import AppSettings
 from mainspring.settings.table import TABLE
 from mainspring.tasks import decorators, naming
@@ -81,6 +81,16 @@ def _refuse_setting(name: str, value: object) -> None:
     refuse_assigned(name, shown, "Mainspring", foreign_hint(name, "Mainspring") or hint)
 
 
+def _refuse_queue_objects(given: Mapping[str, object]) -> None:
+    """Refuse a queue object in the settings: the app that is being made has not declared it."""
+    for name, queue in queue_objects(given):
+        hint = f"Give its name, {queue.name!r}, and declare it with app.queue({queue.name!r}, ...) afterwards."
+        raise InvalidOption(
+            name, queue, "is the queue of another app, whose options this app does not have", subject="Mainspring",
+            hint=hint,
+        )  # fmt: skip
+
+
 class Mainspring(Reserved):
     """Background jobs on one store.
 
@@ -108,6 +118,7 @@ class Mainspring(Reserved):
         declared_in = naming.file_of(caller.f_globals)
         own = {"url": url, "namespace": namespace, "name": name, "include": include or None, "version": version}
         given = {**settings, **{name: value for name, value in own.items() if value is not None}}
+        _refuse_queue_objects(given)
         self.settings = AppSettings(given, declared_in)
         self.tasks = Registry(lambda: self.settings.include, lambda: self.settings.routes)
         self.tasks.built_ins[EACH_TASK] = self._expander
@@ -378,6 +389,7 @@ class Mainspring(Reserved):
         """
         from mainspring.launch.run import run
 
+        self.tasks.declared_queues.check_own(o, "app.run")
         resolve_options("worker", o, subject="app.run")
         self.client.check_worker("app.run")
         return run(self, dict(o))
@@ -386,6 +398,7 @@ class Mainspring(Reserved):
         """A worker in a thread of this process, for ``with`` and ``async with``; installs no signal handlers."""
         from mainspring.launch.embedded import EmbeddedWorker
 
+        self.tasks.declared_queues.check_own(o, "app.worker")
         parts = self.parts(**o)
         self.client.check_worker("app.worker")
         return EmbeddedWorker(parts, self.tasks.served)
@@ -468,10 +481,6 @@ class Mainspring(Reserved):
 
     def _add_task(self, task: BaseTask[Any, Any]) -> None:
         self.tasks.add(task)
-
-    def _check_queue(self, queue: object) -> None:
-        if isinstance(queue, Queue):
-            self.tasks.declared_queues.check_own(queue)
 
     def _expect_schedule(self, began: object, what: str | None) -> None:
         remember_begun(self.tasks.begun_schedules[0], began, what)

@@ -20,7 +20,8 @@ CREATE TYPE mainspring_stored.ack_v1 AS (
 	slow bigint,
 	spent jsonb,
 	buckets jsonb,
-	ran bigint
+	ran bigint,
+	delays bigint[]
 );
 
 CREATE TYPE mainspring_stored.capacity_v1 AS (
@@ -404,7 +405,7 @@ begin
         insert into mainspring_stored.joins as o (id, open, lenient)
         select p_id[u.at], u.open, u.lenient from unnest(p_join_at, p_open, p_lenient) as u(at, open, lenient) where p_take[u.at]
         on conflict (id) do update set open = excluded.open, lenient = excluded.lenient, total = 0, succeeded = 0, dead = 0,
-            cancelled = 0, bypassed = 0;
+            cancelled = 0, bypassed = 0, last_end = 0;
         insert into mainspring_stored.edges (parent, child, policy)
         select p_id[u.at], p_id[u.at], 'hold' from unnest(p_join_at) as u(at) where p_take[u.at];
     end if;
@@ -533,6 +534,7 @@ declare
     v_ids bytea[] := array(select a.id from unnest(p_acks) a);
     v_applicable mainspring_stored.ack_v1[];
     v_applied integer[];
+    v_crashed mainspring_stored.taken_back_v1[] := '{}';
     v_woken text[];
 begin
     -- A transaction that moves running rows holds the row of their worker, as this one does; only a cancel order can
@@ -545,15 +547,20 @@ begin
     v_applied := array(select g.n from unnest(v_applicable) g);
     perform mainspring_stored.correct_acked_costs_v1(v_applicable, p_now);
     v_woken := mainspring_stored.hand_back_v1(p_worker, v_applicable, p_now);
+    if exists (select 1 from unnest(v_applicable) a where a.outcome = 'crashed') then
+        v_crashed := mainspring_stored.plan_crashes_v1(v_applicable, p_now);
+        perform mainspring_stored.release_uses_v1(p_worker, mainspring_stored.list_buckets_v1(array(select c.id from unnest(v_crashed) c)));
+        v_woken := v_woken || mainspring_stored.place_taken_back_v1(v_crashed, p_worker);
+    end if;
     v_woken := v_woken || mainspring_stored.finish_v1(
-        array(
+        mainspring_stored.list_taken_ends_v1(v_crashed, v_applicable) || array(
             select case when j.ordered is null
                 then row(a.id, a."to", a.reason, a.result, a.error, a.label, null, a.refund::integer, a.ran)::mainspring_stored.ending_v1
                 else row(
                     a.id, 'cancelled', 'by_user', null, a.error, null, nullif(j.ordered, ''), a.refund::integer, a.ran
                 )::mainspring_stored.ending_v1 end
             from unnest(v_applicable) a join mainspring_stored.jobs j on j.id = any(array[a.id])
-            where j.token = a.token and j.state || '' = 'running'
+            where j.token = a.token and j.state || '' = 'running' and a.outcome <> 'crashed'
         ), p_now, p_ended
     );
     return query select 'woken', null::bytea, null::bigint, w.queue from unnest(v_woken) w(queue);
@@ -644,12 +651,13 @@ begin
 end
 $$;
 
-CREATE FUNCTION mainspring_stored.bring_back_rates_v1(p_step bigint, p_now bigint) RETURNS void
+CREATE FUNCTION mainspring_stored.bring_back_limits_v1(p_step bigint, p_now bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
     perform 1 from mainspring_stored.buckets b where b.tat > p_now or b.blocked_until > p_now
         or exists (select 1 from mainspring_stored.rate_starts s where s.bucket = b.name and s.last > p_now)
+        or exists (select 1 from mainspring_stored.breakers r where r.name = b.name and r.opened > p_now)
     order by b.name for update;
     -- New statements: they see what the turns wrote that had locked the buckets before.
     update mainspring_stored.rate_starts s set first = least(s.first, p_now), last = p_now where s.last > p_now;
@@ -658,6 +666,11 @@ begin
         blocked_until = least(b.blocked_until, greatest(p_now, b.blocked_until - p_step))
     from mainspring_stored.limits l cross join lateral (select coalesce(l.set_size, l.size) as size) z
     where l.name = any(array[split_part(b.name, '=', 1)]) and (b.tat > p_now or b.blocked_until > p_now);
+    update mainspring_stored.breakers r
+    set until = case when r.until = 4503599627370496 then r.until
+            else p_now + greatest(0, least(r.until - r.opened, r.until - p_step - p_now)) end,
+        opened = p_now
+    where r.opened > p_now;
     update mainspring_stored.keyed_lanes l set recheck_at = p_now where l.recheck_at > p_now;
 end
 $$;
@@ -2504,7 +2517,7 @@ begin
     );
     v_back := array(
         select a.id from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
-        where j.ordered is null and a."to" in ('ready', 'retrying', 'scheduled')
+        where j.ordered is null and a."to" in ('ready', 'retrying', 'scheduled') and a.outcome <> 'crashed'
     );
     if cardinality(v_back) = 0 then
         return '{}';
@@ -2895,6 +2908,20 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.list_taken_ends_v1(p_moves mainspring_stored.taken_back_v1[], p_acks mainspring_stored.ack_v1[]) RETURNS mainspring_stored.ending_v1[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        select row(
+            f.id, f.state, f.reason, null, a.error, case when f.state = 'dead' then a.label end, nullif(j.ordered, ''), 0, a.ran
+        )::mainspring_stored.ending_v1
+        from unnest(p_moves) f join mainspring_stored.jobs j on j.id = any(array[f.id]) left join unnest(p_acks) a on a.id = f.id
+        where f.state in ('dead', 'cancelled')
+    );
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.list_unkeyed_v1(p_lanes mainspring_stored.lane_v1[], p_names text[]) RETURNS text[]
     LANGUAGE plpgsql
     AS $$
@@ -2916,7 +2943,7 @@ begin
     return array(
         select row(
             -u.n, u.id, u.token, 'succeeded', 'succeeded', null, 0, null, u.result, u.error, null, false, false, false, 0, null,
-                null, u.ran
+                null, u.ran, null
         )::mainspring_stored.ack_v1
         from unnest(p_id, p_token, p_result, p_error, p_ran) with ordinality as u(id, token, result, error, ran, n)
         where not exists (
@@ -3438,7 +3465,7 @@ begin
     ), counted as (
         update mainspring_stored.joins o
         set succeeded = o.succeeded + t.succeeded, dead = o.dead + t.dead, cancelled = o.cancelled + t.cancelled,
-            bypassed = o.bypassed + t.bypassed
+            bypassed = o.bypassed + t.bypassed, last_end = greatest(o.last_end, p_now)
         from judged t where t.members > 0 and o.id = any(array[t.child])
     )
     select array(
@@ -3633,7 +3660,7 @@ begin
         return;
     end if;
     if p_now < v_clock - 1000000 then
-        perform mainspring_stored.bring_back_rates_v1(v_clock - p_now, p_now);
+        perform mainspring_stored.bring_back_limits_v1(v_clock - p_now, p_now);
     end if;
     update mainspring_stored.meta m set clock = p_now;
 end
@@ -3934,6 +3961,44 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring_stored.place_taken_back_v1(p_moves mainspring_stored.taken_back_v1[], p_owner text) RETURNS text[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+    v_woken text[];
+begin
+    with placed as materialized (
+        select u.*, case when u.state = 'ready' then nextval('mainspring_stored.seq') end as seq from unnest(p_moves) u
+    ), moved as (
+        update mainspring_stored.jobs j
+        set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = p_owner, turn = null, due = f.due,
+            lane = mainspring_stored.job_lane_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
+            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end,
+            expires = case when f.state not in ('ready', 'retrying') then j.expires end,
+            seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
+        from placed f
+        where j.id = any(array[f.id])
+        returning j.queue, f.state
+    )
+    select array_agg(distinct m.queue) into v_woken from moved m where m.state = 'ready';
+    perform mainspring_stored.add_lane_rows_v1(array(select f.id from unnest(p_moves) f where f.state = 'ready'), false);
+    return coalesce(v_woken, '{}');
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.plan_crashes_v1(p_acks mainspring_stored.ack_v1[], p_now bigint) RETURNS mainspring_stored.taken_back_v1[]
+    LANGUAGE plpgsql
+    AS $$
+begin
+    return array(
+        select mainspring_stored.plan_taken_v1(j, true, true, a.delays, a.reason, a."to" = 'dead', p_now)
+        from unnest(p_acks) a join mainspring_stored.jobs j on j.id = any(array[a.id])
+        where a.outcome = 'crashed'
+        order by a.n
+    );
+end
+$$;
+
 CREATE FUNCTION mainspring_stored.plan_take_back_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint) RETURNS mainspring_stored.taken_back_v1[]
     LANGUAGE plpgsql
     AS $$
@@ -3945,20 +4010,28 @@ declare
     );
 begin
     return array(
-        select case
-            when j.ordered is not null then row(j.id, 'cancelled', 'by_user', c.charged, null)::mainspring_stored.taken_back_v1
-            when j.early or c.charged and c.named and j.crashes + 1 >= j.crash_limit
-                then row(j.id, 'dead', 'crashed', c.charged, null)::mainspring_stored.taken_back_v1
-            when c.charged and c.delay > 0 then row(j.id, 'retrying', null, true, p_now + c.delay)::mainspring_stored.taken_back_v1
-            else row(j.id, 'ready', null, c.charged, null)::mainspring_stored.taken_back_v1 end
-        from mainspring_stored.jobs j cross join lateral (
-            select p_cause = 'crashed' and mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = v_blamed as charged,
-                mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = 2 or v_held = 1 as named,
-                p_delays[least(j.crashes + 1, cardinality(p_delays))] as delay
-        ) c
-        where j.worker = p_worker and j.state = 'running'
+        select mainspring_stored.plan_taken_v1(
+            j, p_cause = 'crashed' and mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = v_blamed,
+            mainspring_stored.guilt_v1(j.crashes, j.crash_limit) = 2 or v_held = 1, p_delays, 'crashed', false, p_now
+        )
+        from mainspring_stored.jobs j where j.worker = p_worker and j.state = 'running'
         order by j.seq
     );
+end
+$$;
+
+CREATE FUNCTION mainspring_stored.plan_taken_v1(p_job mainspring_stored.jobs, p_charged boolean, p_certain boolean, p_delays bigint[], p_reason text, p_ends boolean, p_now bigint) RETURNS mainspring_stored.taken_back_v1
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare
+    v_delay bigint := p_delays[least(p_job.crashes + 1, cardinality(p_delays))];
+begin
+    return case
+        when p_job.ordered is not null then row(p_job.id, 'cancelled', 'by_user', p_charged, null)::mainspring_stored.taken_back_v1
+        when p_job.early or p_ends or p_charged and p_certain and p_job.crashes + 1 >= p_job.crash_limit
+            then row(p_job.id, 'dead', p_reason, p_charged, null)::mainspring_stored.taken_back_v1
+        when p_charged and v_delay > 0 then row(p_job.id, 'retrying', null, true, p_now + v_delay)::mainspring_stored.taken_back_v1
+        else row(p_job.id, 'ready', null, p_charged, null)::mainspring_stored.taken_back_v1 end;
 end
 $$;
 
@@ -4955,6 +5028,7 @@ CREATE FUNCTION mainspring_stored.resolve_dependents_v1(p_ends mainspring_stored
     LANGUAGE plpgsql
     AS $$
 declare
+    v_now bigint := p_now;
     v_ends mainspring_stored.parent_end_v1[] := p_ends;
     v_slice integer := p_slice;
     v_edges mainspring_stored.met_edge_v1[];
@@ -4971,14 +5045,17 @@ begin
         perform mainspring_stored.lock_dependents_v1(v_edges, cardinality(v_ends));
         -- A new statement: it sees what the last transaction wrote that locked these rows. Two acks of parents of one
         -- child get here one after the other.
-        v_met := mainspring_stored.meet_edges_v1(v_edges, p_now);
+        v_met := mainspring_stored.meet_edges_v1(v_edges, v_now);
         v_woken := v_woken || v_met.woken;
         if cardinality(v_edges) >= coalesce(v_slice, 1000) then
-            perform mainspring_stored.note_unreleased_v1(v_ends, p_now);
+            perform mainspring_stored.note_unreleased_v1(v_ends, v_now);
         end if;
         exit when cardinality(v_met.endings) + cardinality(v_met.first_deaths) = 0;
         if cardinality(v_met.endings) > 0 then
-            v_moved := mainspring_stored.move_to_history_v1(v_met.endings, v_met.counted, p_now);
+            -- Another transaction may have read the clock later and ended its member first, while this one waited for it.
+            select greatest(v_now, max(o.last_end)) into v_now
+            from mainspring_stored.joins o where o.id = any(v_met.counted);
+            v_moved := mainspring_stored.move_to_history_v1(v_met.endings, v_met.counted, v_now);
             v_woken := v_woken || v_moved.woken;
         end if;
         v_slice := null;
@@ -5506,38 +5583,15 @@ CREATE FUNCTION mainspring_stored.take_back_jobs_v1(p_worker text, p_cause text,
 #variable_conflict use_column
 declare
     v_moves mainspring_stored.taken_back_v1[];
-    v_ids bytea[];
+    v_woken text[];
 begin
     perform 1 from mainspring_stored.jobs j where j.worker = p_worker and j.state = 'running' order by j.id for update;
     v_moves := mainspring_stored.plan_take_back_v1(p_worker, p_cause, p_delays, p_now);
-    v_ids := array(select f.id from unnest(v_moves) f);
-    perform mainspring_stored.record_attempts_v1(v_ids, null, p_cause, p_now);
+    perform mainspring_stored.record_attempts_v1(array(select f.id from unnest(v_moves) f), null, p_cause, p_now);
     delete from mainspring_stored.bucket_uses where worker = p_worker;
-    -- The owner is cleared, so that its own late ack is answered "stale".
-    return query
-    with placed as materialized (
-        select u.*, case when u.state = 'ready' then nextval('mainspring_stored.seq') end as seq from unnest(v_moves) u
-    ), moved as (
-        update mainspring_stored.jobs j
-        set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
-            lane = mainspring_stored.job_lane_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
-            state = case when f.state in ('ready', 'retrying') then f.state else 'ready' end,
-            expires = case when f.state not in ('ready', 'retrying') then j.expires end,
-            seq = coalesce(case when j.seq < 0 then -f.seq else f.seq end, j.seq)
-        from placed f
-        where j.id = any(array[f.id])
-        returning j.queue, f.state
-    )
-    select distinct null::bytea, null, m.queue from moved m where m.state = 'ready';
-    perform mainspring_stored.add_lane_rows_v1(array(select f.id from unnest(v_moves) f where f.state = 'ready'), false);
-    return query select null::bytea, null, w.queue from unnest(
-        mainspring_stored.finish_v1(
-            array(
-                select row(f.id, f.state, f.reason, null, null, null, nullif(j.ordered, ''), 0, null)::mainspring_stored.ending_v1
-                from unnest(v_moves) f join mainspring_stored.jobs j on j.id = any(array[f.id]) where f.state in ('dead', 'cancelled')
-            ), p_now
-        )
-    ) as w(queue);
+    v_woken := mainspring_stored.place_taken_back_v1(v_moves, null);
+    v_woken := v_woken || mainspring_stored.finish_v1(mainspring_stored.list_taken_ends_v1(v_moves, '{}'), p_now);
+    return query select null::bytea, null, w.queue from unnest(v_woken) as w(queue);
     return query select f.id, f.state, null from unnest(v_moves) f;
 end
 $$;
@@ -6197,43 +6251,6 @@ CREATE TABLE mainspring_stored.finished (
 )
 PARTITION BY RANGE (finished);
 
-CREATE TABLE mainspring_stored.finished_20261119 (
-    seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
-    token bigint CONSTRAINT finished_token_not_null NOT NULL,
-    enqueued bigint CONSTRAINT finished_enqueued_not_null NOT NULL,
-    finished bigint CONSTRAINT finished_finished_not_null NOT NULL,
-    priority integer CONSTRAINT finished_priority_not_null NOT NULL,
-    attempt integer CONSTRAINT finished_attempt_not_null NOT NULL,
-    epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
-    crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
-    crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
-    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
-    early boolean CONSTRAINT finished_early_not_null NOT NULL,
-    id bytea CONSTRAINT finished_id_not_null NOT NULL,
-    state text CONSTRAINT finished_state_not_null NOT NULL,
-    task text CONSTRAINT finished_task_not_null NOT NULL,
-    queue text CONSTRAINT finished_queue_not_null NOT NULL,
-    home text CONSTRAINT finished_home_not_null NOT NULL,
-    lane text CONSTRAINT finished_lane_not_null NOT NULL,
-    record bytea CONSTRAINT finished_record_not_null NOT NULL,
-    worker text,
-    started bigint,
-    ran bigint,
-    result bytea,
-    error bytea,
-    expires bigint,
-    keep bigint,
-    drop_at bigint,
-    key bytea,
-    reason text,
-    note text,
-    label text,
-    buckets text[],
-    costs bigint[],
-    CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
-    CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
-);
-
 CREATE TABLE mainspring_stored.finished_20261120 (
     seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
     token bigint CONSTRAINT finished_token_not_null NOT NULL,
@@ -6493,6 +6510,43 @@ CREATE TABLE mainspring_stored.finished_20261126 (
     CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
 );
 
+CREATE TABLE mainspring_stored.finished_20261127 (
+    seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
+    token bigint CONSTRAINT finished_token_not_null NOT NULL,
+    enqueued bigint CONSTRAINT finished_enqueued_not_null NOT NULL,
+    finished bigint CONSTRAINT finished_finished_not_null NOT NULL,
+    priority integer CONSTRAINT finished_priority_not_null NOT NULL,
+    attempt integer CONSTRAINT finished_attempt_not_null NOT NULL,
+    epoch integer CONSTRAINT finished_epoch_not_null NOT NULL,
+    crashes integer CONSTRAINT finished_crashes_not_null NOT NULL,
+    crash_limit integer CONSTRAINT finished_crash_limit_not_null NOT NULL,
+    followed smallint CONSTRAINT finished_followed_not_null NOT NULL,
+    early boolean CONSTRAINT finished_early_not_null NOT NULL,
+    id bytea CONSTRAINT finished_id_not_null NOT NULL,
+    state text CONSTRAINT finished_state_not_null NOT NULL,
+    task text CONSTRAINT finished_task_not_null NOT NULL,
+    queue text CONSTRAINT finished_queue_not_null NOT NULL,
+    home text CONSTRAINT finished_home_not_null NOT NULL,
+    lane text CONSTRAINT finished_lane_not_null NOT NULL,
+    record bytea CONSTRAINT finished_record_not_null NOT NULL,
+    worker text,
+    started bigint,
+    ran bigint,
+    result bytea,
+    error bytea,
+    expires bigint,
+    keep bigint,
+    drop_at bigint,
+    key bytea,
+    reason text,
+    note text,
+    label text,
+    buckets text[],
+    costs bigint[],
+    CONSTRAINT finished_check CHECK (((state = 'cancelled'::text) = (reason IS NOT NULL))),
+    CONSTRAINT finished_state_check CHECK ((state = ANY (ARRAY['succeeded'::text, 'cancelled'::text])))
+);
+
 CREATE TABLE mainspring_stored.finished_rest (
     seq bigint CONSTRAINT finished_seq_not_null NOT NULL,
     token bigint CONSTRAINT finished_token_not_null NOT NULL,
@@ -6581,6 +6635,7 @@ CREATE TABLE mainspring_stored.joins (
     dead bigint DEFAULT 0 NOT NULL,
     cancelled bigint DEFAULT 0 NOT NULL,
     bypassed bigint DEFAULT 0 NOT NULL,
+    last_end bigint DEFAULT 0 NOT NULL,
     open boolean NOT NULL,
     lenient boolean NOT NULL,
     id bytea NOT NULL
@@ -6700,8 +6755,6 @@ CREATE TABLE mainspring_stored.waiting_queues (
     queue text NOT NULL
 );
 
-ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261119 FOR VALUES FROM ('1795046400000000') TO ('1795132800000000');
-
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261120 FOR VALUES FROM ('1795132800000000') TO ('1795219200000000');
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261121 FOR VALUES FROM ('1795219200000000') TO ('1795305600000000');
@@ -6716,50 +6769,52 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261126 FOR VALUES FROM ('1795651200000000') TO ('1795737600000000');
 
+ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_20261127 FOR VALUES FROM ('1795737600000000') TO ('1795824000000000');
+
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1795124036237531, 1, 1, 'hand-1-84b625', 1795124036238627, 1795124036254918, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1795124036237531, 1, 1, 'hand-1-84b625', 1795124036238627, 1795124036254918, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1795133359126298, 1, 1, 'hand-1-d6851a', 1795133359135043, 1795133359143518, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1795133359126298, 1, 1, 'hand-1-d6851a', 1795133359135043, 1795133359143518, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (1795124036215922, 1795124036237531, 1795124036215920, 1795124036254918, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-84b625', 1795124036238627, 0, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (1795133359107458, 1795133359126298, 1795133359107456, 1795133359143518, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d6851a', 1795133359135043, 0, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.documents VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261119 VALUES (1795124036215921, 1795124036237531, 1795124036215920, 1795124036254918, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-84b625', 1795124036238627, 0, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261119 VALUES (1795124036215927, 0, 1795124036317997, 1795124036338841, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261120 VALUES (1795133359107457, 1795133359126298, 1795133359107456, 1795133359143518, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d6851a', 1795133359135043, 0, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261120 VALUES (1795133359107463, 0, 1795133359203202, 1795133359223364, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (1795124036215924, 1795124036237531, 1795124036215920, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-84b625', NULL, NULL, 1795124036238627, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (1795124036215923, 1795124036237531, 1795124036215920, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-84b625', 1795127636254918, NULL, 1795124036238627, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (1795124036215925, 0, 1795124036317997, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (1795124036215926, 0, 1795124036317997, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795124036317997, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2795124036317997, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795124036317997, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795133359107460, 1795133359126298, 1795133359107456, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d6851a', NULL, NULL, 1795133359135043, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795133359107459, 1795133359126298, 1795133359107456, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-d6851a', 1795136959143518, NULL, 1795133359135043, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795133359107461, 0, 1795133359203202, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795133359107462, 0, 1795133359203202, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795133359203202, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2795133359203202, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795133359203202, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('af1809b5-80ac-41d4-9118-5029940851c0', 0);
+INSERT INTO mainspring_stored.meta VALUES ('4fbba135-e33d-40e8-8dde-ad09ba7b6cb8', 0);
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1795124036343902, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1795133359235871, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1795124036287613);
+INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1795133359170953);
 
 INSERT INTO mainspring_stored.schedule_runs VALUES ('nightly', 5, '\x01900000000070008000000000000006', '\x7b7d');
 
-INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1795124036346699, 10, '\x7b7d');
+INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1795133359241038, 10, '\x7b7d');
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-84b625', 1, 2, false, false, 1795124036204958, 1795124036254918, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-d6851a', 1, 2, false, false, 1795133359097965, 1795133359143518, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.keyed_lanes_id_seq', 1, false);
 
-SELECT pg_catalog.setval('mainspring_stored.seq', 1795124036215927, true);
+SELECT pg_catalog.setval('mainspring_stored.seq', 1795133359107463, true);
 
 ALTER TABLE ONLY mainspring_stored.attempts
     ADD CONSTRAINT attempts_pkey PRIMARY KEY (job, token);
@@ -6859,19 +6914,13 @@ CREATE INDEX edges_child ON mainspring_stored.edges USING btree (child);
 
 CREATE INDEX finished_drop ON ONLY mainspring_stored.finished USING btree (drop_at) WHERE (drop_at IS NOT NULL);
 
-CREATE INDEX finished_20261119_drop_at_idx ON mainspring_stored.finished_20261119 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
+CREATE INDEX finished_20261120_drop_at_idx ON mainspring_stored.finished_20261120 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
 
 CREATE INDEX finished_age ON ONLY mainspring_stored.finished USING btree (finished, state, drop_at);
 
-CREATE INDEX finished_20261119_finished_state_drop_at_idx ON mainspring_stored.finished_20261119 USING btree (finished, state, drop_at);
+CREATE INDEX finished_20261120_finished_state_drop_at_idx ON mainspring_stored.finished_20261120 USING btree (finished, state, drop_at);
 
 CREATE INDEX finished_id ON ONLY mainspring_stored.finished USING btree (id);
-
-CREATE INDEX finished_20261119_id_idx ON mainspring_stored.finished_20261119 USING btree (id);
-
-CREATE INDEX finished_20261120_drop_at_idx ON mainspring_stored.finished_20261120 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
-
-CREATE INDEX finished_20261120_finished_state_drop_at_idx ON mainspring_stored.finished_20261120 USING btree (finished, state, drop_at);
 
 CREATE INDEX finished_20261120_id_idx ON mainspring_stored.finished_20261120 USING btree (id);
 
@@ -6910,6 +6959,12 @@ CREATE INDEX finished_20261126_drop_at_idx ON mainspring_stored.finished_2026112
 CREATE INDEX finished_20261126_finished_state_drop_at_idx ON mainspring_stored.finished_20261126 USING btree (finished, state, drop_at);
 
 CREATE INDEX finished_20261126_id_idx ON mainspring_stored.finished_20261126 USING btree (id);
+
+CREATE INDEX finished_20261127_drop_at_idx ON mainspring_stored.finished_20261127 USING btree (drop_at) WHERE (drop_at IS NOT NULL);
+
+CREATE INDEX finished_20261127_finished_state_drop_at_idx ON mainspring_stored.finished_20261127 USING btree (finished, state, drop_at);
+
+CREATE INDEX finished_20261127_id_idx ON mainspring_stored.finished_20261127 USING btree (id);
 
 CREATE INDEX finished_rest_drop_at_idx ON mainspring_stored.finished_rest USING btree (drop_at) WHERE (drop_at IS NOT NULL);
 
@@ -6957,12 +7012,6 @@ CREATE INDEX schedules_gone ON mainspring_stored.schedules USING btree (rev) WHE
 
 CREATE INDEX schedules_look ON mainspring_stored.schedules USING btree (look, name) WHERE (look IS NOT NULL);
 
-ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261119_drop_at_idx;
-
-ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261119_finished_state_drop_at_idx;
-
-ALTER INDEX mainspring_stored.finished_id ATTACH PARTITION mainspring_stored.finished_20261119_id_idx;
-
 ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261120_drop_at_idx;
 
 ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261120_finished_state_drop_at_idx;
@@ -7004,6 +7053,12 @@ ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.f
 ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261126_finished_state_drop_at_idx;
 
 ALTER INDEX mainspring_stored.finished_id ATTACH PARTITION mainspring_stored.finished_20261126_id_idx;
+
+ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_20261127_drop_at_idx;
+
+ALTER INDEX mainspring_stored.finished_age ATTACH PARTITION mainspring_stored.finished_20261127_finished_state_drop_at_idx;
+
+ALTER INDEX mainspring_stored.finished_id ATTACH PARTITION mainspring_stored.finished_20261127_id_idx;
 
 ALTER INDEX mainspring_stored.finished_drop ATTACH PARTITION mainspring_stored.finished_rest_drop_at_idx;
 

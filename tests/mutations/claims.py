@@ -42,7 +42,7 @@ CLAIMS: tuple[Mutation, ...] = (
     ),
     mutation(
         "rescued-ack-is-already", "The ack of a rescued owner is stale, not already", "claims.turns",
-        ("sql/fleet.sql", "else ?6 end,\n    worker = null\n", "else ?6 end\n"),
+        ("sql/fleet.sql", "    worker = ?8\n", "    worker = coalesce(?8, worker)\n"),
         ("sql/ack.sql", "\n    and not exists (select 1 from {t}attempts where job = :id and token = :token)", ""),
     ),
     mutation(

@@ -221,7 +221,7 @@ JOBS: tuple[Mutation, ...] = (
     mutation(
         "note-forgotten-in-rescue", "A job cancelled by a rescue has the note of its cancel order",
         "jobs.marks_and_notes",
-        ("fleet.py", "        note = job.cancel_order or None\n", "        note = None\n"),
+        ("jobs/ack.py", "        note = job.cancel_order or None\n", "        note = None\n"),
     ),
     mutation(
         "expired-not-named", "A promotion names the jobs that expired", "jobs.marks_and_notes",

@@ -23,7 +23,7 @@ WORKERS: tuple[Mutation, ...] = (
     ),
     mutation(
         "rescue-keeps-attempt", "A crash or a loss gives the attempt back", "workers.crashes",
-        ("fleet.py", "job.attempt - 1", "job.attempt"),
+        ("jobs/ack.py", "attempt, crashes = job.attempt - 1,", "attempt, crashes = job.attempt,"),
     ),
     mutation(
         "lost-worker-beats", "A beat of a lost worker is answered 'not alive'", "workers.rescue",
@@ -51,7 +51,7 @@ WORKERS: tuple[Mutation, ...] = (
     ),
     mutation(
         "crash-limit-ignored", "The crash limit makes a job dead", "workers.crashes",
-        ("fleet.py", "charge.charged and charge.certain and crashes >= job.crash_limit", "False"),
+        ("jobs/ack.py", "charge.charged and charge.certain and crashes >= job.crash_limit", "False"),
     ),
     mutation(
         "dead-by-uncertain-crash", "A crash makes a job dead only if it was a suspect or ran alone", "workers.crashes",
@@ -64,16 +64,32 @@ WORKERS: tuple[Mutation, ...] = (
          "max((each.guilt for each in jobs), default=0)"),
     ),
     mutation(
+        "crash-ack-not-charged", "A crash that a worker reports is charged to its job", "workers.crashes",
+        ("jobs/ack.py", "CrashCharge(True, True, ack.delays", "CrashCharge(False, True, ack.delays"),
+    ),
+    mutation(
+        "crash-ack-uncertain", "The crash that a worker reports may be the last of its job", "workers.crashes",
+        ("jobs/ack.py", "CrashCharge(True, True, ack.delays", "CrashCharge(True, False, ack.delays"),
+    ),
+    mutation(
+        "crash-ack-forgets-reason", "A job that ran out of memory is dead for this reason", "workers.crashes",
+        ("jobs/ack.py", "ack.reason or Reason.CRASHED", "Reason.CRASHED"),
+    ),
+    mutation(
+        "crash-ack-forgets-owner", "A repeated report of a crash is 'already'", "workers.crashes claims.turns",
+        ("jobs/ack.py", "ack.outcome, 1, ack.error", "ack.outcome, ack.outcome != 'crashed', ack.error"),
+    ),
+    mutation(
         "many-suspects", "A worker holds at most one suspect", "workers.crashes",
         ("jobs/claim/wants.py", "min(want.n, handed.suspects)", "want.n"),
     ),
     mutation(
         "early-job-begins-twice", "An early job never begins twice", "claims.cancel_orders",
-        ("fleet.py", "if job.early or (", "if ("),
+        ("jobs/ack.py", "if job.early or charge", "if charge"),
     ),
     mutation(
         "cancel-order-lost-in-rescue", "A rescue cancels a job with a cancel order", "claims.cancel_orders",
-        ("fleet.py", "if job.flags & FLAG_CANCEL_ORDERED:", "if False:"),
+        ("jobs/ack.py", "if job.flags & FLAG_CANCEL_ORDERED:\n        return State", "if False:\n        return State"),
     ),
     mutation(
         "cancel-overwritten", "A late success does not undo a cancel order", "claims.cancel_orders claims.races",

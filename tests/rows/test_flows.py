@@ -1,4 +1,7 @@
-"""F1 to F7: chains, groups, graphs, batches and compensations through the public API."""
+"""F1 to F7: chains, groups, graphs, batches and compensations through the public API.
+
+The named cases in which canvas of Celery breaks are in ``test_canvas_cases.py``.
+"""
 
 from __future__ import annotations
 
@@ -166,34 +169,6 @@ class TestAdditions:
             assert job.result(timeout=LIMIT) == 14
         assert work.ran == [("add", 1, 1), ("double", 2), ("double", 7)]
 
-    @pytest.mark.parametrize("kind", ["def", "async def"])
-    def test_a_flow_takes_the_place_of_the_task_that_returns_it(self, app: Mainspring, work: Work, kind: str) -> None:
-        if kind == "def":
-
-            @app.task(name="choose")
-            def choose(n: int) -> int:
-                return work.add.s(n, 1) | work.double  # type: ignore[return-value]  # its result stands for this one
-
-        else:
-
-            @app.task(name="choose")
-            async def choose(n: int) -> int:
-                return work.add.s(n, 1) | work.double  # type: ignore[return-value]  # as above
-
-        chained, grouped = (choose.s(2) | work.double).enqueue(), group(choose.s(1), choose.s(2)).enqueue()
-        with app.worker():
-            assert chained.result(timeout=LIMIT) == 12
-            assert grouped.result(timeout=LIMIT) == [4, 6]
-
-    def test_a_flow_from_a_job_of_no_flow_is_refused(self, app: Mainspring, work: Work) -> None:
-        @app.task(retries=0)
-        def choose() -> int:
-            return work.add.s(1, 1) | work.double  # type: ignore[return-value]  # it is refused
-
-        job = choose.enqueue()
-        with app.worker(), pytest.raises(JobDead, match="belongs to no flow"):
-            job.result(timeout=LIMIT)
-
 
 @pytest.mark.row("F2")
 class TestGroup:
@@ -217,37 +192,6 @@ class TestGroup:
         job = chord(group(work.double.s(n) for n in range(10_000)), work.total).enqueue()
         with app.worker():
             assert job.result(timeout=10 * LIMIT) == sum(2 * n for n in range(10_000))
-
-    @pytest.mark.parametrize("n", [0, 1])
-    def test_a_group_of_none_and_of_one(self, app: Mainspring, work: Work, n: int) -> None:
-        job = chord(group([work.double.s(7)] * n), work.total).enqueue()
-        with app.worker():
-            assert job.result(timeout=LIMIT) == 14 * n
-
-    def test_a_failed_member_cancels_the_callback(self, app: Mainspring, work: Work) -> None:
-        job = chord(group(work.double.s(1), work.fail.s(2)), work.total).enqueue()
-        with app.worker(), pytest.raises(JobCancelled):
-            job.result(timeout=LIMIT)
-        assert work.times("double", 1)
-
-    def test_a_partial_group_goes_on_with_the_other_results(self, app: Mainspring, work: Work) -> None:
-        members = [work.double.s(1), work.fail.s(2), work.double.s(3)]
-        job = chord(group(members, on_failure="partial"), work.total).enqueue()
-        with app.worker():
-            assert job.result(timeout=LIMIT) == 8
-
-    def test_nested_groups_and_chains(self, app: Mainspring, work: Work) -> None:
-        inner = chord(group(work.double.s(1), work.double.s(2)), work.total)
-        flow = group(inner | work.double, group(work.add.s(1, 1), work.add.s(2, 2)) | work.total, work.add.s(0, 1))
-        job = (flow | work.total).enqueue()
-        with app.worker():
-            assert job.result(timeout=LIMIT) == 12 + 6 + 1
-
-    def test_chain_group_chain(self, app: Mainspring, work: Work) -> None:
-        flow = work.add.s(1, 1) | group(work.double, work.double) | work.total | work.double
-        job = flow.enqueue()
-        with app.worker():
-            assert job.result(timeout=LIMIT) == 16
 
     def test_a_group_of_calls_behind_a_call(self, app: Mainspring, work: Work) -> None:
         job = (work.note.s("first") | group(work.add.s(1, 1), work.add.s(2, 2)) | work.total).enqueue()

@@ -65,17 +65,33 @@ class TestWeights:
     @pytest.mark.parametrize("kind", ["async", "thread"])
     def test_empty_jobs_start_interleaved_by_weight(self, app: Mainspring, kind: str) -> None:
         """Empty jobs are claimed in large numbers. The shares hold in every hundred jobs that start one after the
-        other, not only in a whole claim.
+        other, not only in a whole claim, also in the claim that takes the last jobs of a queue.
         """
         ran: list[str] = []
         note = declare(app, ran, kind=kind)
         fill(app, note, dict.fromkeys(WEIGHTS, 1200))
         with app.worker(thread_slots=1):  # several threads may note their starts in another order
             until(lambda: len(ran) == 3600, "all have run")
-        backlogged = ran[: min(len(ran) - 1 - ran[::-1].index("gold"), 2000)]
+        backlogged = ran[: len(ran) - ran[::-1].index("gold")]
         windows = [backlogged[start : start + 100] for start in range(len(backlogged) - 99)]
         off = [shares for shares in map(in_percent, windows) if not is_fair(shares)]
         assert not off, f"{len(off)} of {len(windows)} windows, for example {off[:1]}"
+
+    @pytest.mark.parametrize("kind", ["async", "thread"])
+    def test_a_backlog_that_fits_into_one_claim_starts_by_weight(self, app: Mainspring, kind: str) -> None:
+        """The first claim asks for hundreds of jobs and finds sixty of each queue."""
+        ran: list[str] = []
+        note = declare(app, ran, kind=kind)
+        warm_up = app.task(name="warm_up", queue="gold")(note.fn)
+        jobs = app.enqueue_many([warm_up.s("gold") for _ in range(1000)])
+        with app.worker(thread_slots=1):
+            for job in jobs:  # the worker learns that the bodies are short, and claims far ahead
+                job.join(timeout=LIMIT)
+            ran.clear()
+            fill(app, note, dict.fromkeys(WEIGHTS, 60))  # one batch: a worker sees all of its jobs or none
+            until(lambda: len(ran) == 180, "all have run")
+        shares = in_percent(ran[:120])  # gold 60, silver 36, bronze 24
+        assert all(abs(shares[queue] - 10 * weight) <= 5 for queue, weight in WEIGHTS.items()), shares
 
     def test_a_worker_with_one_slot_shares_by_weight_too(self, app: Mainspring) -> None:
         """The jobs are too long to be claimed ahead, so the share of a queue is less than one job."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,6 +70,67 @@ class TestQueueOfAnotherApp:
         tasks = Tasks()
         tasks.task(name="send", queue=app.queue("mail", weight=3))(_work)
         app.include(tasks)
+
+    def test_an_app_refuses_a_library_with_it(self, app: Mainspring, other: Mainspring) -> None:
+        """The app of a library is not known before: the check is made when the library is included."""
+        mail = other.queue("mail", weight=3)
+        tasks, more = Tasks(), Tasks()
+        tasks.task(name="plain")(_work)
+        tasks.task(name="send", queue=mail)(_work)
+        more.task(name="later")(_work).options(queue=mail)
+        for each in (tasks, more):
+            with pytest.raises(
+                InvalidOption, match=r"task '\w+': queue=Queue\('mail', weight=3\): is the queue of anot"
+            ):
+                app.include(each)
+        assert [app.tasks.find(name) for name in ("plain", "send", "later")] == [None, None, None]
+        app.queue("mail", weight=3)
+        app.include(tasks, more)
+
+    def test_a_library_refuses_it_after_its_inclusion(self, app: Mainspring, other: Mainspring) -> None:
+        tasks = Tasks()
+        app.include(tasks)
+        with pytest.raises(InvalidOption, match="is the queue of another app"):
+            tasks.task(name="send", queue=other.queue("mail", weight=3))(_work)
+
+    def test_options_of_a_job_refuse_it(self, app: Mainspring, other: Mainspring) -> None:
+        mail, tasks = other.queue("mail", max_depth=1), Tasks()
+        task, included = app.task(name="work")(_work), tasks.task(name="send")(_work)
+        app.include(tasks)
+        for each in (task, included, task.s(1), app.call("unknown", 1)):
+            with pytest.raises(
+                InvalidOption, match=r"(?s)task '\w+': queue=Queue\('mail'.*another app.*or give its name"
+            ):
+                each.options(queue=mail)
+        app.queue("mail", max_depth=1)
+        assert task.options(queue=mail).enqueue(1).info().queue == "mail"
+
+    def test_a_worker_refuses_it(self, app: Mainspring, other: Mainspring) -> None:
+        mail: Any = other.queue("mail", weight=3)
+        app.task(name="send", queue="mail")(_work)
+        refused: list[dict[str, Any]] = [{"queues": [mail]}, {"concurrency": {mail: 2}}]
+        for options in refused:
+            [name] = options
+            with pytest.raises(
+                InvalidOption, match=rf"app.worker: {name}=Queue\('mail', weight=3\): is the queue of an"
+            ):
+                app.worker(**options)
+            with pytest.raises(InvalidOption, match=f"app.run: {name}=Queue"):
+                app.run(**options)
+        own: Any = app.queue("mail", weight=3)
+        with app.worker(queues=[own]):
+            assert app.call("send", 1).enqueue().result(timeout=patience(LIMIT)) == 1
+
+    def test_a_setting_refuses_any_queue_object(self, store_url: str, other: Mainspring) -> None:
+        """The queues of an app are declared after its settings."""
+        mail = other.queue("mail", weight=3)
+        refused: list[dict[str, Any]] = [{"routes": {"*": mail}}, {"queues": [mail]}, {"concurrency": {mail: 1}}]
+        for settings in refused:
+            [name] = settings
+            with pytest.raises(
+                InvalidOption, match=rf"(?s)Mainspring: {name}=Queue.*Give its name, 'mail', and declare"
+            ):
+                Mainspring(store_url, **settings)
 
 
 class TestReportsAfterTheEnd:
@@ -188,9 +250,41 @@ class TestReplacedCaps:
                 pass
             [line] = warned(caplog, "replaces concurrency by queue")
             assert line.startswith(
-                "concurrency=8 of this worker replaces concurrency by queue (mail=2) of the settings"
+                "concurrency=8 of this worker replaces concurrency by queue (mail=2) of the settings ("
             )
             assert "-c mail=2" in line
+
+    def test_a_setting_of_a_stronger_place_warns(
+        self, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        file = tmp_path / "mainspring.toml"
+        file.write_text("[concurrency]\nmail = 2\nsms = 4\nvideo = 1\n")
+        monkeypatch.setenv("MAINSPRING_CONFIG", str(file))
+
+        def lines(environment: str, run: Any = None, **code: Any) -> list[str]:
+            monkeypatch.setenv("MAINSPRING_CONCURRENCY", environment)
+            caplog.clear()
+            with Mainspring(store_url, **code) as app:
+                app.task(name="send", queue="mail")(_work)
+                app.task(name="text", queue="sms")(_work)
+                with app.worker(**({} if run is None else {"concurrency": run})):
+                    pass
+            return warned(caplog, "replaces concurrency by queue")
+
+        [line] = lines("3")
+        assert line.startswith(
+            f"MAINSPRING_CONCURRENCY=3 replaces concurrency by queue (mail=2, sms=4) of the settings ({file}: "
+        )
+        assert "instead: MAINSPRING_CONCURRENCY=mail=2,sms=4;" in line
+        [line] = lines("mail=1")
+        assert line.startswith("MAINSPRING_CONCURRENCY=mail=1 replaces concurrency by queue (sms=4) of the settings")
+        assert "instead: MAINSPRING_CONCURRENCY=mail=1,sms=4;" in line
+        [line] = lines("", concurrency=5)
+        assert line.startswith(f"concurrency=5 (concurrency= of Mainspring(...) in {__file__}) replaces")
+        [line] = lines("3", run={"sms": 9})
+        assert line.startswith("concurrency=sms=9 of this worker replaces concurrency by queue (mail=2)")
+        assert "instead: -c sms=9 -c mail=2;" in line
+        assert lines("mail=1,sms=1") == lines("") == []
 
     def test_caps_that_apply_do_not_warn(self, store_url: str, caplog: pytest.LogCaptureFixture) -> None:
         with Mainspring(store_url, concurrency={"mail": 2}) as app:

@@ -1,16 +1,18 @@
-"""B5: ``why()`` of a job that waits because its worker crashed."""
+"""B5: ``why()`` of a job that waits because its worker, or the process that it ran in, crashed."""
 
 from __future__ import annotations
 
 import threading
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from mainspring import Mainspring
 from mainspring.client.blocking import run as blocking
-from mainspring.jobs.outcomes import Outcome
-from mainspring.states import State
+from mainspring.codec import ErrorRecord
+from mainspring.jobs.outcomes import Ack, Lease, Outcome
+from mainspring.states import Reason, State
 from mainspring.worker.records import Beat, Registration, Turn, Want
 from tests.rows.crew import LIMIT, until
 
@@ -43,9 +45,60 @@ def test_why_names_the_crashes_and_the_end_of_the_delay(app: Mainspring, store_u
         due = t.clock.now() + timedelta(seconds=5)
         assert found.until == due
         assert found.text == (
-            "the worker of the job crashed 2 times (the next crash makes the job dead): the job is due at "
+            "the process that ran the job crashed 2 times (the next crash makes the job dead): the job is due at "
             + due.isoformat(" ", "seconds")
         )
+
+
+def crash_child(app: Mainspring, name: str, times: int, out_of_memory: bool = False) -> None:
+    """A worker runs the job in a child process, which dies; the worker reports that, this number of times."""
+    error = msgspec.json.encode(ErrorRecord(type="ChildDied", message="the child process ended with SIGSEGV\nmore"))
+
+    async def claim_and_report() -> None:
+        store = await app.client.store()
+        await store.promote()
+        await store.beat([Beat(name, Registration(queues=("default",)))])
+        acks: tuple[Ack, ...] = ()
+        for number in range(1, times + 1):
+            want = Want(("default/thread",), 1)
+            said = await store.turn(
+                Turn(worker=name, number=number, seen=number - 1, acks=acks, wants=(want,), suspects=1)
+            )
+            (claim,) = said.claims
+            lease = Lease(claim.id, claim.token)
+            acks = (Ack.crashed(lease, error, out_of_memory=out_of_memory, label="ChildDied", run_us=3_000_000),)
+        said = await store.turn(Turn(worker=name, number=times + 1, seen=times, acks=acks))
+        assert (said.stale, said.unstorable) == ((), ())
+
+    blocking("claim_and_report", claim_and_report())
+
+
+def test_why_and_info_name_the_crash_that_a_worker_reported(app: Mainspring, store_url: str) -> None:
+    @app.task(crashes=3)
+    def work() -> None: ...
+
+    with app.test(url=store_url) as t:
+        job = work.enqueue()
+        crash_child(app, "alive", 2)
+        (found,) = [each for each in job.why().obstacles if each.kind == "not_due"]
+        due = t.clock.now() + timedelta(seconds=5)
+        assert found.text == (
+            "the process that ran the job crashed 2 times, the last time by ChildDied: the child process ended with "
+            "SIGSEGV (the next crash makes the job dead): the job is due at " + due.isoformat(" ", "seconds")
+        )
+        info = job.info()
+        assert (info.state, info.crashes, info.attempt) == (State.RETRYING, 2, 0)
+        assert info.error is not None
+        assert info.error.type == "ChildDied"
+        assert [each.outcome for each in info.attempts] == [Outcome.CRASHED] * 2
+        assert info.attempts[0].run == timedelta(seconds=3)
+        t.clock.advance("5s")
+        crash_child(app, "other", 1, out_of_memory=True)
+        info = job.info()
+        assert (info.state, info.reason, info.crashes) == (State.DEAD, Reason.OUT_OF_MEMORY, 3)
+        assert info.error is not None
+        assert info.error.message.startswith("the child process ended with SIGSEGV")
+        assert job.why().text == "dead: the job has ended as dead (out_of_memory)"
 
 
 def test_why_of_a_retry_after_an_error_does_not_name_earlier_crashes(app: Mainspring, store_url: str) -> None:
@@ -77,8 +130,8 @@ def test_why_says_that_a_suspect_waits_for_a_worker_without_crashed_jobs(app: Ma
         (found,) = second.why().obstacles
         assert (found.kind, found.jobs, found.name) == ("isolated", (first.id,), "default")
         assert found.text == (
-            "the worker of the job crashed once (the next crash makes the job dead): the job starts in a worker that "
-            "runs no other job that crashed before, and the worker of queue 'default' runs such a job"
+            "the process that ran the job crashed once (the next crash makes the job dead): the job starts in a worker "
+            "that runs no other job that crashed before, and the worker of queue 'default' runs such a job"
         )
         with app.worker(thread_slots=9):
             until(lambda: second.info().state is State.RUNNING, "the other worker takes the second suspect")

@@ -593,6 +593,20 @@ def a_callback_that_cannot_take_a_list() -> None:
     chord(group(add.s(1)), spell)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
+def a_part_of_a_fan_out_that_cannot_take_the_result() -> None:
+    add.s(1) | group(measure, measure)  # type: ignore[arg-type]  # pyright: ignore[reportOperatorIssue]
+
+
+def a_compensation_that_cannot_take_the_result() -> None:
+    add.s(1).undo(measure)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def an_argument_that_cannot_take_the_result_of_its_node() -> None:
+    dag = Dag()
+    node = dag.add(add.s(1))
+    dag.add(measure.s(node.result))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
 def a_result_of_a_chain_used_wrongly() -> None:
     length: int = (add.s(1) | spell).enqueue().result()  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     print(length)

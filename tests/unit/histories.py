@@ -87,6 +87,14 @@ GOOD = {
         runs=(BodyRun(job="j", token=10, began=1, ended=20), BodyRun(job="j", token=11, began=19, ended=21)),
         bounds=Bounds(fence=5),
     ),
+    "its child process was killed, done by the same worker": h(
+        NEW, claim(1, 1, 10), taken(2, 3, 10, outcome=O.CRASHED), claim(3, 4, 11), done(4, 5, 11),
+        troubles=(replace(KILLED, what="child_killed"),),
+    ),
+    "out of memory": h(
+        NEW, claim(1, 1, 10), taken(2, 3, 10, outcome=O.CRASHED, state=S.DEAD, reason=R.OUT_OF_MEMORY),
+        promises={"j": Promise(crashes=1)}, troubles=(replace(KILLED, what="child_killed"),),
+    ),
     "killed, crashed, done by another": h(
         NEW, claim(1, 1, 10), taken(2, 3, 10, outcome=O.CRASHED), claim(3, 4, 11, "w2"), done(4, 5, 11, "w2"),
         troubles=(KILLED,), runs=(BodyRun(job="j", token=10, began=1), BodyRun(job="j", token=11, began=4, ended=5)),
@@ -191,6 +199,10 @@ BAD: dict[str, list[History]] = {
         ),
         h(
             NEW, claim(1, 1, 10), taken(2, 3, 10, outcome=O.CRASHED, state=S.DEAD, reason=R.CRASHED), troubles=(KILLED,)
+        ),
+        h(
+            NEW, claim(1, 1, 10), taken(2, 3, 10, outcome=O.CRASHED, state=S.DEAD, reason=R.OUT_OF_MEMORY),
+            troubles=(replace(KILLED, what="child_killed"),),
         ),
     ],
     "I10": [

@@ -72,6 +72,8 @@ def test_an_invalid_hook_is_refused_and_not_registered(
         (Ack.lost_early(LEASE, b"{}"), ("dead",)),
         (Ack.interrupted(LEASE), ()),
         (Ack.returned(LEASE), ()),
+        (Ack.crashed(LEASE, b"{}"), ("stalled",)),
+        (Ack.crashed(LEASE, b"{}", early=True), ("stalled", "dead")),
     ],
 )
 def test_the_events_of_an_ack(ack: Ack, names: tuple[str, ...]) -> None:

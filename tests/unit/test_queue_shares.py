@@ -94,7 +94,7 @@ def _claim(queue: str, n: int) -> Claim:
 def test_a_claim_is_interleaved_evenly_and_each_queue_keeps_its_order(numbers: dict[str, int]) -> None:
     """In every beginning of the claim, each queue has its share, up to half a job for each queue."""
     claims = [_claim(queue, n) for queue, number in numbers.items() for n in range(number)]
-    mixed = list(interleave(claims))
+    mixed = list(interleave(claims, {}))
     assert sorted(claim.id for claim in mixed) == sorted(claim.id for claim in claims)
     for queue, number in numbers.items():
         assert [claim.token for claim in mixed if claim.queue == queue] == list(range(number))
@@ -102,3 +102,27 @@ def test_a_claim_is_interleaved_evenly_and_each_queue_keeps_its_order(numbers: d
             there = sum(claim.queue == queue for claim in mixed[:length])
             share = length * number / len(mixed) if mixed else 0
             assert abs(there - share) <= len(numbers) / 2
+
+
+@settings(deadline=None)
+@given(WEIGHTS, st.data())
+def test_queues_with_fewer_jobs_than_asked_for_start_by_weight_until_they_are_empty(
+    weights: dict[str, float], data: st.DataObject
+) -> None:
+    """While all queues have jobs left, each has its share of what has started, up to half a job for each queue."""
+    asked = QueueShares(weights).split(100, dict.fromkeys(weights, 100))
+    got = {queue: data.draw(st.integers(0, n)) for queue, n in asked.items()}
+    mixed = list(interleave([_claim(queue, n) for queue, number in got.items() for n in range(number)], asked))
+    there = Counter[str]()
+    for length, claim in enumerate(mixed, 1):
+        there[claim.queue] += 1
+        if any(there[queue] == got[queue] for queue in asked if asked[queue]):
+            break
+        for queue, n in asked.items():
+            assert abs(there[queue] - length * n / 100) <= len(weights) / 2
+
+
+def test_equal_rests_of_weighted_queues_do_not_start_in_turns() -> None:
+    claims = [_claim(queue, n) for queue in ("gold", "silver", "bronze") for n in range(30)]
+    mixed = interleave(claims, {"gold": 250, "silver": 150, "bronze": 100})
+    assert Counter(claim.queue for claim in mixed[:60]) == {"gold": 30, "silver": 18, "bronze": 12}

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from mainspring.codec.signature import Supplied
 from mainspring.errors import InvalidOption
 from mainspring.flows.flow import WHENS, Chain, Flow, Group, When, of_app
-from mainspring.jobs.call import Call, Step
+from mainspring.flows.types import check_takes_node
+from mainspring.jobs.call import Step
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -83,6 +84,9 @@ class Dag(Flow[None]):
         if when not in WHENS:
             raise InvalidOption("when", when, f"must be one of {', '.join(map(repr, WHENS))}", subject="Dag.add")
         of_app(call, self.app)
+        if _contains(call, self):
+            hint = "A Dag cannot be a part of itself: its jobs would wait for each other."
+            raise InvalidOption("call", call, "is a cycle: the call contains this Dag", subject="Dag.add", hint=hint)
         self.app = self.app or call.app
         found: dict[Node[Any], None] = {}
         for node in (*after, *_nodes_in(call)):
@@ -90,6 +94,8 @@ class Dag(Flow[None]):
                 hint = "after= takes nodes that this Dag's add() returned."
                 raise InvalidOption("after", node, "is not a node of this Dag", subject="Dag.add", hint=hint)
             found[node] = None
+        if isinstance(call, Step):
+            _check_results(call)
         made = Node(self, len(self.nodes), call, tuple(found), when)
         self.nodes.append(made)
         return made
@@ -109,16 +115,31 @@ def _nodes_in(flow: Flow[Any]) -> list[Node[Any]]:
     """The nodes whose results are arguments of this part."""
     if isinstance(flow, Step):
         return [each.node for each in flow.inputs.values() if isinstance(each, NodeResult)]
-    if isinstance(flow, Call):
+    if isinstance(flow, Dag):
         return []
-    inner: list[Any] = []
-    if isinstance(flow, Chain):
-        inner = [flow.first, *(each for link in flow.links for each in link.targets)]
-    elif isinstance(flow, Group):
-        inner = list(flow.members)
-    if any(map(_nodes_in, inner)):
+    if any(map(_nodes_in, _parts_of(flow))):
         hint = "Add the call that takes the result as a node of its own."
         raise InvalidOption(
             "call", flow, "has the result of a node inside of a chain or a group", subject="Dag.add", hint=hint
         )
     return []
+
+
+def _parts_of(flow: Flow[Any]) -> list[Flow[Any]]:
+    """The parts that a chain, a group or a graph consists of."""
+    if isinstance(flow, Chain):
+        return [flow.first, *(each for link in flow.links for each in link.targets)]
+    if isinstance(flow, Group):
+        return list(flow.members)
+    return [node.body for node in flow.nodes] if isinstance(flow, Dag) else []
+
+
+def _contains(flow: Flow[Any], dag: Dag) -> bool:
+    return flow is dag or any(_contains(part, dag) for part in _parts_of(flow))
+
+
+def _check_results(step: Step[Any]) -> None:
+    """Refuse an argument that cannot take the result of its node."""
+    for name, source in step.inputs.items():
+        if isinstance(source, NodeResult):
+            check_takes_node(source.node.body, step, name)

@@ -36,7 +36,7 @@ class Flow(Handle, Generic[R_co]):
 
     __slots__ = ()
 
-    _INTERNAL = frozenset({"aenqueue_member", "app", "enqueue_member", "with_undo"})
+    _INTERNAL = frozenset({"aenqueue_member", "app", "empty_result", "enqueue_member", "with_undo"})
 
     _INSTEAD = "Build the flow again in the other process, or send the ids of its jobs."
     app: Mainspring | None
@@ -60,7 +60,10 @@ class Flow(Handle, Generic[R_co]):
         if isinstance(other, Flow):
             return Chain(self, (Link("after", (of_app(other, self.app),)),), other.app)
         if isinstance(other, FanOut):
-            return Chain(self, (Link("fan", tuple(_step(self.app, each, (), {}, "|") for each in other.tasks)),))
+            steps = tuple([_step(self.app, each, (), {}, "|") for each in other.tasks])
+            for step in steps:
+                _check_types(self, step)
+            return Chain(self, (Link("fan", steps),))
         return self.then(other)
 
     @overload
@@ -76,7 +79,7 @@ class Flow(Handle, Generic[R_co]):
         ``flow.then(resize, width=800)`` is ``flow | resize`` with an argument.
         """
         step = _step(self.app, task, args, kwargs, "then")
-        _check_types(self, step, each=False)
+        _check_types(self, step)
         return Chain(self, (Link("then", (step,)),))
 
     @overload
@@ -108,7 +111,9 @@ class Flow(Handle, Generic[R_co]):
         Compensations run one after the other, the last part of the flow first, each with the retries of its task. A
         part that did not succeed is not undone. A flow that is cancelled by hand is not undone.
         """
-        return self.with_undo(_step(self.app, task, (), {}, "undo"))
+        step = _step(self.app, task, (), {}, "undo")
+        _check_types(self, step)
+        return self.with_undo(step)
 
     def when(self, policy: When) -> Self:
         """What the last part of a chain does if the part before it did not succeed: see ``When``."""
@@ -150,6 +155,10 @@ class Flow(Handle, Generic[R_co]):
         batch, job = add_to_flow(app, self, place)
         await app.client.enqueue(batch)
         return job
+
+    def empty_result(self) -> Any:
+        """The result of a flow that contains no call; ``InvalidOption`` if there is none."""
+        return app_beside(self)  # raises
 
     def with_undo(self, step: Step[Any]) -> Self:
         """The same part with this compensation."""
@@ -194,6 +203,10 @@ class Chain(Flow[R_co]):
         target = last.targets[0].with_undo(step)
         return self._with_last(last._replace(targets=(target,)))
 
+    def empty_result(self) -> Any:
+        """The result of a chain without calls: that of its last group."""
+        return self.links[-1].targets[0].empty_result()
+
     def _with_last(self, link: Link) -> Self:
         return type(self)(self.first, (*self.links[:-1], link))
 
@@ -213,6 +226,10 @@ class Group(Flow[list[R_co]]):
 
     def __len__(self) -> int:
         return len(self.members)
+
+    def empty_result(self) -> list[Any]:
+        """The result of a group without calls, whose members are such groups too."""
+        return [each.empty_result() for each in self.members]
 
     def __repr__(self) -> str:
         return f"<Group of {len(self.members)} parts>"
@@ -354,7 +371,7 @@ def _step(app: Mainspring | None, task: Any, args: tuple[Any, ...], kwargs: dict
     return step
 
 
-def _check_types(before: Flow[Any], step: Step[Any], *, each: bool) -> None:
+def _check_types(before: Flow[Any], step: Step[Any], *, each: bool = False) -> None:
     from mainspring.flows.types import check_takes
 
     check_takes(before, step, each=each)

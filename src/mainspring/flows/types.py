@@ -29,14 +29,24 @@ def check_takes(before: Flow[Any], step: Step[Any], *, each: bool) -> None:
             why = f"runs for each element of a list, and the part before it returns {shown_type(found)}"
             raise WrongArgument(step.task, "", why, hint="Let the task return a list.")
         found = get_args(found)[0] if get_origin(found) is list else Any
-    name = next(iter(step.inputs))
+    hint = "The first argument of a step is the result of the part before it."
+    _check_fits(found, step, next(iter(step.inputs)), "the part before it", hint)
+
+
+def check_takes_node(before: Flow[Any], step: Step[Any], name: str) -> None:
+    """Raise ``WrongArgument`` if this parameter cannot take the result of ``before``, a node of the same ``Dag``."""
+    found = result_type(before)
+    if found is not Any:
+        _check_fits(found, step, name, "the node", "The argument gets the result of the node, not the node.")
+
+
+def _check_fits(found: Any, step: Step[Any], name: str, source: str, hint: str) -> None:
     wanted = _parameter_type(step, name)
     if not _may_fit(found, wanted):
         raise WrongArgument(
             step.task, name,
-            f"argument {name!r} is declared as {shown_type(wanted)}, and the part before it returns "
-            f"{shown_type(found)}",
-            path=name, hint="The first argument of a step is the result of the part before it.",
+            f"argument {name!r} is declared as {shown_type(wanted)}, and {source} returns {shown_type(found)}",
+            path=name, hint=hint,
         )  # fmt: skip
 
 

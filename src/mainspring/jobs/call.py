@@ -68,6 +68,7 @@ class Call(Flow[R_co]):
 
     def options(self, **o: Unpack[JobOptions]) -> Self:
         """The same call with these job options; tags are added, meta is merged, other options are replaced."""
+        self.app.tasks.declared_queues.check_own(o, f"task {self.task!r}")
         given = overlay_options(o, task=self.target.options, before=self._options, subject=f"task {self.task!r}")
         return type(self)(self.app, self.target, self._arguments, given)
 

@@ -137,7 +137,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
         moments = [Moment(self.enqueued, "enqueued", f"on queue {self.queue}")]
         for each in self.attempts:
             moments.append(Moment(each.started, "started", _describe_attempt(each.number, each.epoch, each.worker)))
-            moments.append(Moment(each.ended, each.outcome.value, _describe_error(each.error)))
+            moments.append(Moment(each.ended, each.outcome.value, describe_error(each.error)))
         if self.started is not None and self.token not in {each.token for each in self.attempts}:
             moments.append(Moment(self.started, "started", _describe_attempt(self.attempt, self.epoch, self.worker)))
         if self.due is not None:
@@ -254,7 +254,8 @@ def _describe_attempt(number: int, epoch: int, worker: str | None) -> str:
     return f"attempt {number}{again} on worker {worker}"
 
 
-def _describe_error(error: ErrorRecord | None) -> str:
+def describe_error(error: ErrorRecord | None) -> str:
+    """The type of a stored error and the first line of its message."""
     if error is None:
         return ""
     first = first_line(error)

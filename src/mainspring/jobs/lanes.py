@@ -128,6 +128,17 @@ def suspect_lane(base: str) -> str:
     return base + "!"
 
 
+def is_in_suspect_lane(lane: str) -> bool:
+    """Whether the next crash of a job in this lane would be its last.
+
+    >>> is_in_suspect_lane("email/async!"), is_in_suspect_lane("email/async#api!?shop.send")
+    (True, True)
+    >>> is_in_suspect_lane("email/async#api"), is_in_suspect_lane("email/async?shop.send!")
+    (False, False)
+    """
+    return lane.partition("?")[0].endswith("!")
+
+
 def parked_lane(base: str, task: str) -> str:
     """The lane of jobs that a worker handed back because it does not know the task."""
     return f"{base}?{task}"

@@ -12,7 +12,10 @@ from typing import NamedTuple
 import msgspec
 
 from mainspring.limits.records import Bucket  # at run time: acks of pool children are decoded
-from mainspring.states import Action, Reason, State
+from mainspring.states import FINAL, Action, Reason, State
+
+CRASH_DELAYS = (0, 5_000_000, 20_000_000, 80_000_000, 320_000_000, 600_000_000)
+"""Microseconds before the next try after the 1st, 2nd, ... crash: at once first, then with backoff."""
 
 
 class Outcome(StrEnum):
@@ -70,6 +73,8 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     back."""
     fault: str = ""
     """The failure in a few words, if it counts for the breakers that the job names. The store does not read it."""
+    delays: tuple[int, ...] = ()
+    """Of a crash: microseconds before the next try after the 1st, 2nd, ... crash of the job."""
 
     @property
     def lease(self) -> Lease:
@@ -78,6 +83,11 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def action(self) -> Action:
         return ACTIONS[self.outcome]
+
+    @property
+    def may_end_job(self) -> bool:
+        """Whether the job may have ended with this ack. The store decides whether a crash was the last of its job."""
+        return self.to in FINAL or self.outcome is Outcome.CRASHED
 
     @classmethod
     def succeeded(
@@ -156,6 +166,24 @@ class Ack(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return cls(
             id=lease.id, token=lease.token, outcome=Outcome.INTERRUPTED, to=State.READY, refund=True,
             unstarted=True, park=park, buckets=buckets,
+        )  # fmt: skip
+
+    @classmethod
+    def crashed(
+        cls, lease: Lease, error: bytes, *, delays: tuple[int, ...] = CRASH_DELAYS, out_of_memory: bool = False,
+        early: bool = False, label: str = "", run_us: int = 0, fault: str = "",
+    ) -> Ack:  # fmt: skip
+        """The process that ran this job alone has ended, and its worker is alive: a crash that this job caused.
+
+        The store charges the crash to the job, as :meth:`Store.rescue` does for the only job of a dead worker: the job
+        is ready again, or retrying for ``delays[crashes - 1]``, or dead at its crash limit. ``out_of_memory``: the
+        reason of a dead job is ``out_of_memory`` instead of ``crashed``. ``early``: the task has ``ack="early"``, which
+        the store may not know, so the job is dead in any case.
+        """
+        return cls(
+            id=lease.id, token=lease.token, outcome=Outcome.CRASHED, to=State.DEAD if early else State.READY,
+            reason=Reason.OUT_OF_MEMORY if out_of_memory else Reason.CRASHED, delays=delays, refund=True,
+            error=error, label=label or None, run_us=run_us, fault=fault,
         )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from mainspring.common.text import describe_same_function
 from mainspring.errors import did_you_mean
 from mainspring.flows.results import is_join
 from mainspring.flows.shape import BUILT_IN
+from mainspring.jobs.info import decode_error, describe_error
 from mainspring.jobs.lanes import BULK, VERSION, base_of, excludes_suspects, is_suspect, terms_of, version_term
 from mainspring.jobs.outcomes import Outcome
 from mainspring.jobs.query import Query
@@ -170,15 +171,18 @@ async def _find_crash_delay(store: Store, row: JobRow) -> list[Obstacle]:
     if not last or last[0].outcome is not Outcome.CRASHED:
         return []
     until = to_datetime(row.due)
-    said = f"{_describe_crashes(row)}: the job is due at {until.isoformat(' ', 'seconds')}"
+    said = f"{_describe_crashes(row, last[0].error)}: the job is due at {until.isoformat(' ', 'seconds')}"
     return [Obstacle(kind="not_due", text=said, until=until)]
 
 
-def _describe_crashes(row: JobRow) -> str:
+def _describe_crashes(row: JobRow, error: bytes | None = None) -> str:
+    """How often the job crashed its process, and how often it may. ``error``: of the last crash, if its worker lived
+    and reported it."""
     times = "once" if row.crashes == 1 else f"{row.crashes} times"
     is_last = is_suspect(row.crashes, row.crash_limit)
     limit = "the next crash makes the job dead" if is_last else f"{row.crash_limit} crashes make the job dead"
-    return f"the worker of the job crashed {times} ({limit})"
+    last = "" if error is None else f", the last time by {describe_error(decode_error(error))}"
+    return f"the process that ran the job crashed {times}{last} ({limit})"
 
 
 def _find_key_wait(row: JobRow) -> list[Obstacle]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 PLAIN: Mapping[str, Any] = {"weight": 1, "max_depth": None, "on_full": "error", "order": "fifo", "limit": ()}
 """The options of a queue that is not declared."""
+
+_NAMING_QUEUES = {"queue", "queues", "concurrency", "routes"}
+"""The options and settings whose value names queues."""
 
 
 class Queue(msgspec.Struct, frozen=True):
@@ -71,6 +74,19 @@ class Queue(msgspec.Struct, frozen=True):
         return self.name
 
 
+def queue_objects(given: Mapping[str, Any]) -> list[tuple[str, Queue]]:
+    """The queue objects that were given as options instead of their names, each with the name of the option."""
+    if not _NAMING_QUEUES & given.keys():  # most calls
+        return []
+    found: list[tuple[str, Any]] = [("queue", given.get("queue"))]
+    for name in ("queues", "concurrency"):  # names in a collection, or as the keys of a mapping
+        value = given.get(name)
+        found += [(name, each) for each in value] if isinstance(value, Collection) else []
+    routes = given.get("routes")
+    found += [("routes", each) for each in routes.values()] if isinstance(routes, Mapping) else []
+    return [(name, value) for name, value in found if isinstance(value, Queue)]
+
+
 class DeclaredQueues:
     """The queues that an app declares, by name."""
 
@@ -92,13 +108,17 @@ class DeclaredQueues:
             self._stored[queue.name] = settings, tuple(limit for limit, _, _ in queue.bounds)
         return known
 
-    def check_own(self, queue: Queue) -> None:
-        """Refuse a queue that another app declares: its options would be lost here."""
-        if self._by_name.get(queue.name) != queue:
-            raise InvalidOption(
-                "queue", queue, "is the queue of another app, whose options this app does not have",
-                hint=f"Declare it in this app too, app.queue({queue.name!r}, ...), or give its name.",
-            )  # fmt: skip
+    def check_own(self, given: Mapping[str, Any], subject: str) -> None:
+        """Refuse a queue object that another app declares: its options would be lost here.
+
+        ``given`` has the options as the user wrote them; ``subject`` is named in the error, such as ``task 'send'``.
+        """
+        for name, queue in queue_objects(given):
+            if self._by_name.get(queue.name) != queue:
+                raise InvalidOption(
+                    name, queue, "is the queue of another app, whose options this app does not have", subject=subject,
+                    hint=f"First declare it in this app too, app.queue({queue.name!r}, ...), or give its name.",
+                )  # fmt: skip
 
     def add_settings(self, batch: JobBatch) -> JobBatch:
         """Return the batch with the settings and limits of its queues, for a store that does not know them yet."""

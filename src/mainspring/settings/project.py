@@ -29,16 +29,20 @@ def default_url(declared_in: str | None) -> str:
     return f"sqlite:///{project_root(Path(declared_in)) / DEFAULT_FILE}"
 
 
-def default_name(declared_in: str) -> str:
-    """The name of the program that declares its app in this file: ``[project].name``, else the project's folder."""
+def default_name(declared_in: str) -> tuple[str, str]:
+    """The name of the program that declares its app in this file, and the place of the name.
+
+    The name is ``[project].name`` of the ``pyproject.toml``, else that of the project's folder.
+    """
     import tomllib
 
     root = project_root(Path(declared_in))
+    file = root / "pyproject.toml"
     try:
-        found = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("project", {}).get("name")
+        found = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {}).get("name")
     except (OSError, ValueError, AttributeError):  # no such file, or not in the usual form: other tools report that
         found = None
-    return found if isinstance(found, str) and found else root.name
+    return (found, f"{file}: project.name") if isinstance(found, str) and found else (root.name, str(root))
 
 
 def project_root(file: Path) -> Path:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mainspring.tasks.registry import Registry
     from mainspring.tasks.routing import Routes
     from mainspring.tasks.spec import TaskSpec
-    from mainspring.worker.config import LogSettings, WorkerConfig
+    from mainspring.worker.config import LogSettings, ReplacedCap, WorkerConfig
 
 
 class Settings(TypedDict, total=False):
@@ -104,6 +104,8 @@ class AppSettings:
     concurrency: int | dict[str, int]
     origins: Mapping[str, SettingOrigin]
     """Every setting by name: its value as users write it, without secrets, and the place where it was given."""
+    concurrency_places: tuple[SettingOrigin, ...]
+    """``concurrency`` of each place that has it, the strongest first."""
 
     def __init__(self, given: Mapping[str, Any], declared_in: str | None = None) -> None:
         self.declared_in = declared_in
@@ -115,16 +117,17 @@ class AppSettings:
     if not TYPE_CHECKING:  # a type checker uses the annotations above
 
         def __getattr__(self, name: str) -> Any:
-            if name not in TABLE and name != "origins":
+            if name not in TABLE and name not in ("origins", "concurrency_places"):
                 raise AttributeError(f"'AppSettings' object has no attribute {name!r}")
             self.load()
             return self.__dict__[name] if name in self.__dict__ else default_url(self.declared_in)
 
     def load(self) -> None:
         """Read the file and the environment now; ``ConfigError`` names the wrong value and its place."""
-        from mainspring.settings.sources import resolve
+        from mainspring.settings.sources import read_places, resolve
 
-        found = resolve(self._given, self.declared_in)
+        places = read_places(self._given, self.declared_in)
+        found = resolve(places, self.declared_in)
         if found["listen_url"].value is not None:
             remember_url(found["listen_url"].value)
         if found["url"].value is not None:
@@ -132,12 +135,16 @@ class AppSettings:
         elif self.declared_in is not None:
             found["url"] = found["url"]._replace(value=default_url(self.declared_in))
         self.__dict__.update({name: each.value for name, each in found.items() if name != "url" or each.value})
+        self.concurrency_places = tuple(each["concurrency"] for each in places if "concurrency" in each)
+        if found["name"].value is None and self.declared_in is not None:
+            name, where = default_name(self.declared_in)
+            found["name"] = found["name"]._replace(value=name, where=where)  # shown; the setting itself stays None
         self.origins = {name: each._replace(value=TABLE[name].show(each.value)) for name, each in found.items()}
 
     @property
     def program(self) -> str:
         """The name of the program; empty in an interactive session without a name."""
-        return self.name or (default_name(self.declared_in) if self.declared_in is not None else "")
+        return self.name or (default_name(self.declared_in)[0] if self.declared_in is not None else "")
 
     @property
     def shown_url(self) -> str:
@@ -205,7 +212,7 @@ class AppSettings:
         refuse_undeclared(specs.values(), pools)
         if self.version is None and (pinned := [name for name, spec in specs.items() if spec.pinned]):
             raise no_version(pinned[0])
-        caps = self.concurrency if isinstance(given.get("concurrency"), int) else {}
+        replaced = replaced_caps(resolved["concurrency"], "concurrency" in given, self.concurrency_places)
         if isinstance(resolved["concurrency"], int):
             resolved["concurrency"], resolved["max_jobs"] = {}, resolved["concurrency"]
         known_queues, chosen = tasks.queues(), bool(resolved["queues"])
@@ -227,9 +234,33 @@ class AppSettings:
             self.retention, self.logs, learn, tasks.weights,
             tasks.declared_queues.settings,
             (*tasks.declared_queues.limits, *(group_limit(name, each.max_concurrent) for name, each in groups)),
-            chosen, known_queues, schedules, self.program, self.routes, pools=pools, find_target=find_target,
-            replaced_caps=caps if isinstance(caps, dict) else {},
+            chosen, known_queues, schedules, self.program, self.routes, replaced, pools, find_target=find_target,
         )  # fmt: skip
+
+
+def replaced_caps(
+    chosen: int | Mapping[str, int], of_run: bool, places: Sequence[SettingOrigin]
+) -> tuple[ReplacedCap, ...]:
+    """The caps by queue of weaker places that have no effect, because ``chosen`` has no cap for their queues.
+
+    ``of_run`` says that ``chosen`` is an option of one run, such as ``-c 8``; otherwise it is of the first place.
+    """
+    from mainspring.worker.config import ReplacedCap
+
+    has = set() if isinstance(chosen, int) else set(chosen)
+    stronger = "" if of_run or not places else _spelled_place(places[0])
+    found: dict[str, ReplacedCap] = {}
+    for place in places if of_run else places[1:]:
+        if isinstance(place.value, int):
+            continue
+        for queue, cap in place.value.items():
+            if queue not in has:
+                found.setdefault(queue, ReplacedCap(queue, cap, place.where, stronger))
+    return tuple(found.values())
+
+
+def _spelled_place(place: SettingOrigin) -> str:
+    return place.where if place.source == "environment" else f"concurrency= of Mainspring(...) in {place.where}"
 
 
 def _refuse_job_options(given: Mapping[str, Any]) -> None:

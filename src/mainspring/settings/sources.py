@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -58,13 +58,18 @@ class SettingsFile(NamedTuple):
         return f"{self.path}: {self.prefix}{key}"
 
 
-def resolve(given: Mapping[str, Any], declared_in: str | None) -> dict[str, SettingOrigin]:
-    """Every setting: ``given`` keywords (in normal form), then the environment, the file, the defaults."""
-    read = {**_of_file(file_for(declared_in)), **_of_environment(os.environ)}
-    found = {name: SettingOrigin(setting.default, "default", "") for name, setting in TABLE.items()}
-    found.update(read)
+def read_places(given: Mapping[str, Any], declared_in: str | None) -> tuple[dict[str, SettingOrigin], ...]:
+    """The settings of each place, the strongest first: ``given`` keywords (in normal form), environment, file."""
     place = declared_in or "Mainspring(...)"
-    found.update({name: SettingOrigin(value, "keyword", place) for name, value in given.items()})
+    keywords = {name: SettingOrigin(value, "keyword", place) for name, value in given.items()}
+    return keywords, _of_environment(os.environ), _of_file(file_for(declared_in))
+
+
+def resolve(places: Sequence[Mapping[str, SettingOrigin]], declared_in: str | None) -> dict[str, SettingOrigin]:
+    """Every setting: from the first of the places that has it, else its default."""
+    found = {name: SettingOrigin(setting.default, "default", "") for name, setting in TABLE.items()}
+    for place in reversed(places):
+        found.update(place)
     url = found["url"]
     if url.source in ("keyword", "environment"):
         found["url"] = url._replace(value=anchored_url(url.value, _folder_of(declared_in, url.source)))

@@ -205,7 +205,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 from mainspring.breakers.records import BreakerSwap, StoredBreaker
-from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.outcomes import CRASH_DELAYS, Ack, Outcome
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import (
     ActResult,
@@ -240,8 +240,6 @@ TallyBy = Literal["queue", "task", "error"]
 CHILDREN_AT_ONCE = 1_000
 """A join with more children resolves them in slices."""
 
-CRASH_DELAYS = (0, 5_000_000, 20_000_000, 80_000_000, 320_000_000, 600_000_000)
-"""Microseconds before the next try after the 1st, 2nd, ... crash: at once first, then with backoff."""
 
 NUMBERS_KEPT = 86_400_000_000
 """Microseconds for which the last number of a bucket is remembered."""
@@ -441,6 +439,10 @@ class Store(Protocol):
 
         In both cases a job with a cancel order is cancelled, and an ``early`` job is dead (crashed), because it began
         and must not begin again.
+
+        A worker reports the crash of a job that ran alone in a process by ``Ack.crashed`` with a turn. Then the same
+        happens to this one job, as if it were the only job of a worker that is known to be dead: by the ``delays`` of
+        the ack, and dead by its ``reason``. The attempt has the error and the run time of the ack, and its owner stays.
         """
         raise NotProvided
 

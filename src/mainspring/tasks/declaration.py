@@ -15,6 +15,7 @@ from mainspring.jobs.lanes import DEFAULT_POOL, bulk_term, pool_terms, version_t
 from mainspring.jobs.new_job import FOLLOW_UPS, check_follow_up
 from mainspring.limits.declare import bind, check_arguments
 from mainspring.options.table import resolve_options
+from mainspring.queues.queue import Queue
 from mainspring.tasks import bulk, naming
 from mainspring.tasks.bulk import Bulk
 from mainspring.tasks.dependencies import DependencyPlan, plan_of, refuse_foreign
@@ -32,15 +33,29 @@ Kind = Literal["async", "thread", "process"]
 
 
 class TaskHome:
-    """The app of a task's jobs. A task of a ``Tasks()`` gets its app when it is included."""
+    """The app of a task's jobs. The tasks of a ``Tasks()`` get their app when it is included."""
 
-    __slots__ = ("_apps", "app")
+    __slots__ = ("_apps", "_queues", "app")
 
     def __init__(self, app: Mainspring | None = None) -> None:
         self.app = app
         self._apps = [] if app is None else [app]
+        self._queues: list[tuple[dict[str, Queue], str]] = []
+        """The queue objects in options of the tasks, each with the task, for apps that include the tasks later."""
+
+    def use_queue(self, given: Mapping[str, Any], subject: str) -> None:
+        """Refuse ``queue=`` with a queue object of another app, now, or when an app includes the tasks."""
+        if not isinstance(queue := given.get("queue"), Queue):
+            return
+        used = {"queue": queue}, subject
+        for app in self._apps:
+            app.tasks.declared_queues.check_own(*used)
+        if used not in self._queues:
+            self._queues.append(used)
 
     def join(self, app: Mainspring) -> None:
+        for used in self._queues:
+            app.tasks.declared_queues.check_own(*used)
         if app not in self._apps:
             self._apps.append(app)
         self.app = app if len(self._apps) == 1 else None

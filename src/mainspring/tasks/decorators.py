@@ -114,10 +114,6 @@ class TaskOwner(Protocol):
 
     def _add_task(self, task: BaseTask[Any, Any], /) -> None: ...
 
-    def _check_queue(self, queue: object, /) -> None:
-        """Refuse a queue object whose options would be lost."""
-        ...
-
     def _expect_schedule(self, began: object, what: str | None, /) -> None: ...
 
     def _add_schedule(self, declared: Declaration, /) -> None: ...
@@ -246,8 +242,9 @@ def _schedule_call(
 def _declare(
     self: TaskOwner, fn: Callable[..., Any], given: Mapping[str, Any], gather: Mapping[str, Any] | None = None
 ) -> BaseTask[Any, Any]:
-    self._check_queue(given.get("queue"))
-    task = declare(self._task_home(), fn, given, gather)
+    home = self._task_home()
+    home.use_queue(given, f"task {getattr(fn, '__qualname__', fn)!r}")
+    task = declare(home, fn, given, gather)
     self._add_task(task)
     return task
 
@@ -275,6 +272,7 @@ class Tasks(Reserved):
     """
 
     def __init__(self) -> None:
+        self._home = TaskHome()
         self._declared: list[BaseTask[Any, Any]] = []
         self._scheduled: list[Declaration] = []
         self._apps: list[Mainspring] = []
@@ -286,6 +284,7 @@ class Tasks(Reserved):
 
     def join(self, app: Mainspring) -> None:
         """Add these tasks, and tasks declared later, to the app. May be repeated, after a test that undid it."""
+        self._home.join(app)
         for task in self._declared:
             app.tasks.add(task.join(app))
         for schedule in self._scheduled:
@@ -304,10 +303,7 @@ class Tasks(Reserved):
         return f"<Tasks: {', '.join(task.name for task in self._declared) or 'none yet'}>"
 
     def _task_home(self) -> TaskHome:
-        return TaskHome()
-
-    def _check_queue(self, queue: object) -> None:
-        pass  # the queue belongs to some app, and a Tasks() may be included in several
+        return self._home
 
     def _add_task(self, task: BaseTask[Any, Any]) -> None:
         self._declared.append(task)

@@ -29,7 +29,8 @@ MEANINGS: dict[EventName, str] = {
     "dead": "The job has failed and will not be retried.",
     "cancelled": "The job was cancelled while it ran, or has expired. A waiting job is cancelled in the process that "
     "cancels it, without this event; `on_cancel=` follows in both cases.",
-    "stalled": "The worker that ran the job is lost; the job runs again, or `dead` follows.",
+    "stalled": "The worker that ran the job is lost, or the process that ran it has died; the job runs again, or "
+    "`dead` follows.",
 }
 EVENTS: tuple[EventName, ...] = tuple(MEANINGS)
 BreakerEventName = Literal["breaker_opened", "breaker_half_open", "breaker_closed"]

@@ -93,6 +93,7 @@ class BaseTask(Reserved, Generic[P, R]):
 
     def options(self, **o: Unpack[JobOptions]) -> Self:
         """The same task with these options for its jobs."""
+        self._home.use_queue(o, f"task {self.name!r}")
         given = overlay_options(o, task=self._declared.options, before=self._job_options, subject=f"task {self.name!r}")
         return self._twin(_job_options=given)
 

@@ -73,6 +73,17 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The level of the lines that name each job that ended; see ``job_lines``."""
 
 
+class ReplacedCap(NamedTuple):
+    """A cap of a queue in the settings that ``concurrency`` of a stronger place replaces."""
+
+    queue: str
+    cap: int
+    where: str
+    """The place of the cap."""
+    replaced_by: str
+    """The stronger place; empty for an option of this worker, such as ``-c 8``."""
+
+
 class WorkerConfig(NamedTuple):
     """Everything that a worker process needs to know."""
 
@@ -107,11 +118,11 @@ class WorkerConfig(NamedTuple):
     """The name of the program; empty if it has none."""
     routes: Routes = Routes()
     """The queues of tasks, by name and pattern. The specs of the tasks have their queues already."""
+    replaced_caps: tuple[ReplacedCap, ...] = ()
+    """``concurrency`` by queue in the settings of the app that has no effect in this worker."""
     pools: Mapping[str, PoolSettings] = MappingProxyType({})
     """The pools of process slots that the app declares, by name."""
     pools_in_threads: tuple[str, ...] = ()
     """Pools whose jobs run in threads of this process, in tests."""
     find_target: Callable[[], str] | None = None
     """Finds the name by which a child process imports the app; raises if it cannot be imported."""
-    replaced_caps: Mapping[str, int] = MappingProxyType({})
-    """``concurrency`` by queue in the settings of the app, which a number in the options of this worker replaces."""

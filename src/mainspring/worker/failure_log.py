@@ -18,6 +18,8 @@ import msgspec
 from mainspring.breakers.records import BREAKER_SUFFIX
 from mainspring.common.duration import format_duration
 from mainspring.common.text import cut
+from mainspring.jobs.lanes import is_in_suspect_lane
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import State
 
 if TYPE_CHECKING:
@@ -48,6 +50,16 @@ def log_dead_job(attempt: RunningAttempt, error: ErrorRecord, reason: Reason | N
         log_record(logging.ERROR, f"the job is dead ({reason}): {shorten_error(error)}", attempt.log_fields, error)
 
 
+def log_crashed_attempt(attempt: RunningAttempt, ack: Ack) -> None:
+    """The process that ran this job alone has died, and the store has charged the crash to the job."""
+    number = attempt.claim.crashes + 1
+    is_last = ack.to is State.DEAD or is_in_suspect_lane(attempt.claim.lane)
+    level = logging.ERROR if is_last else logging.WARNING
+    if attempt.environment.job_lines is None and log.isEnabledFor(level):
+        what = f"the job is dead ({ack.reason})" if is_last else f"the attempt crashed (crash {number} of the job)"
+        log_record(level, f"{what}{_said(ack)}", attempt.log_fields)
+
+
 def log_dropped_result(attempt: RunningAttempt, note: ErrorRecord) -> None:
     """The job has succeeded, but its result is too large and is not stored."""
     if log.isEnabledFor(logging.WARNING):
@@ -62,7 +74,9 @@ def log_dead_with_worker(worker: str, why: str, jobs: Iterable[bytes], acks: Ite
         id, ack = str(UUID(bytes=job)), ends.get(job)
         fields = {"job_id": id, "worker": worker}
         said = _said(ack)
-        if ack is None or ack.to is State.DEAD:
+        if ack is not None and ack.outcome is Outcome.CRASHED:
+            log_record(logging.WARNING, f"an attempt of job {id} crashed ({why}){said}", fields)
+        elif ack is None or ack.to is State.DEAD:
             log_record(logging.ERROR, f"job {id} is dead: its worker ended ({why}){said}", fields)
         elif ack.to is State.RETRYING:
             text = f"an attempt of job {id} ended with its worker ({why}), retry in {wait_text(ack.delay)}{said}"

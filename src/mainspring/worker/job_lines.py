@@ -17,6 +17,7 @@ from mainspring.common.duration import format_duration
 from mainspring.common.redact import HIDDEN, hide, redact, redact_in
 from mainspring.common.text import cut
 from mainspring.errors import shown
+from mainspring.jobs.outcomes import Outcome
 from mainspring.states import State
 from mainspring.worker.failure_log import log_record, shorten_error, wait_text
 
@@ -94,6 +95,8 @@ class JobLines:
             case State.CANCELLED:
                 words = error.message if error is not None else ""
                 return self._level, "cancelled", cut(f": {words}" if words else "", _PART)
+            case _ if ack.outcome is Outcome.CRASHED:
+                return logging.WARNING, "crashed", f"{cut(said, _PART)} (crash {attempt.claim.crashes + 1} of the job)"
             case State.SCHEDULED:
                 return self._level, "snoozed", "" if ack.due is not None else f"; again in {wait_text(ack.delay)}"
             case _:

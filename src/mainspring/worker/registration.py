@@ -196,16 +196,26 @@ async def warn_of_unknown_queues(store: Store, config: WorkerConfig, stored: Col
 
 
 def warn_of_replaced_caps(config: WorkerConfig) -> None:
-    """Warn if ``concurrency`` by queue in the settings has no effect: ``-c 8`` of this worker replaces it."""
+    """Warn if ``concurrency`` by queue in the settings has no effect, because ``-c 8`` of this worker, or a setting of
+    a stronger place, such as ``MAINSPRING_CONCURRENCY=3``, replaces it."""
     settings = config.settings
-    if caps := {queue: cap for queue, cap in config.replaced_caps.items() if queue in settings.queues}:
-        shown = ", ".join(f"{queue}={cap}" for queue, cap in sorted(caps.items()))
-        flags = " ".join(f"-c {queue}={cap}" for queue, cap in sorted(caps.items()))
-        log.warning(
-            "concurrency=%d of this worker replaces concurrency by queue (%s) of the settings: these queues have no "
-            "cap of their own here. For the caps instead: %s; for a cap in the whole fleet: app.queue(..., limit=...)",
-            settings.max_jobs, shown, flags,
-        )  # fmt: skip
+    caps = sorted(each for each in config.replaced_caps if each.queue in settings.queues)
+    if not caps:
+        return
+    shown = ", ".join(f"{each.queue}={each.cap}" for each in caps)
+    both = ",".join(f"{queue}={cap}" for queue, cap in (*sorted(settings.concurrency.items()), *(c[:2] for c in caps)))
+    chosen = settings.max_jobs or ",".join(f"{queue}={cap}" for queue, cap in sorted(settings.concurrency.items()))
+    if (place := caps[0].replaced_by).startswith("MAINSPRING_"):
+        what, instead = f"{place}={chosen}", f"{place}={both}"
+    elif place:
+        what, instead = f"concurrency={chosen} ({place})", "name these queues there too"
+    else:
+        what, instead = f"concurrency={chosen} of this worker", " ".join(f"-c {each}" for each in both.split(","))
+    log.warning(
+        "%s replaces concurrency by queue (%s) of the settings (%s): these queues have no cap of their own here. For "
+        "the caps instead: %s; for a cap in the whole fleet: app.queue(..., limit=...)",
+        what, shown, ", ".join(sorted({each.where for each in caps})), instead,
+    )  # fmt: skip
 
 
 def report_bad_signatures(config: WorkerConfig) -> None:

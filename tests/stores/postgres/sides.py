@@ -8,14 +8,13 @@ from typing import Any, LiteralString, TypeVar
 
 import psycopg
 
-from mainspring.jobs.outcomes import Outcome
+from mainspring.jobs.outcomes import CRASH_DELAYS, Outcome
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import ActResult, AttemptReport, Enqueued, JobBatch, NewJob
 from mainspring.limits.records import Bucket, HoldResult, Limit
 from mainspring.queues.records import QueueMode
 from mainspring.schedules.records import ScheduleSwap, SwapResult
 from mainspring.states import Action
-from mainspring.stores.base import CRASH_DELAYS
 from mainspring.stores.postgres import PostgresStore, fleet, holders, queues, schedules
 from mainspring.stores.postgres.driver.database import Database
 from mainspring.stores.postgres.driver.session import Step

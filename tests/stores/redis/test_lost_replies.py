@@ -174,7 +174,7 @@ async def test_turn_with_a_lost_reply_followed_by_the_next_turn(own_store: Door,
     assert {claim.turn for claim in said.claims} == {1}
 
 
-@pytest.mark.parametrize("end", ["succeeded", "failed", "snoozed", "interrupted", "cancelled"])
+@pytest.mark.parametrize("end", ["succeeded", "failed", "snoozed", "interrupted", "cancelled", "crashed"])
 async def test_ack_with_a_lost_reply_counts_once(own_store: Door, wired: Door, losing: Losing, end: str) -> None:
     await warmed(own_store)
     hand, claim = await running(own_store)
@@ -186,6 +186,7 @@ async def test_ack_with_a_lost_reply_counts_once(own_store: Door, wired: Door, l
         "snoozed": Ack.snoozed(held, delay=1),
         "interrupted": Ack.interrupted(held),
         "cancelled": Ack.cancelled(held),
+        "crashed": Ack.crashed(held, b"{}"),
     }[end]
     turn = Turn(worker=hand.name, number=2, seen=1, acks=(ack,))
     await losing(wired.turn(turn))

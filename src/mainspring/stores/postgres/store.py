@@ -8,7 +8,7 @@ from typing import Any
 from mainspring.breakers.records import BreakerSwap, StoredBreaker
 from mainspring.common.clock import Clock
 from mainspring.errors import InvalidOption, mask_url
-from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.outcomes import CRASH_DELAYS, Ack, Outcome
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import (
     ActResult,
@@ -35,7 +35,7 @@ from mainspring.schedules.records import (
     SwapResult,
 )
 from mainspring.states import Action, State
-from mainspring.stores.base import CRASH_DELAYS, Listener, TallyBy
+from mainspring.stores.base import Listener, TallyBy
 from mainspring.stores.postgres.breakers import swap_breakers
 from mainspring.stores.postgres.documents import documents, documents_now, put_document
 from mainspring.stores.postgres.driver import migrations

@@ -9,7 +9,7 @@ from typing import Any
 from mainspring.breakers.records import BreakerSwap, StoredBreaker
 from mainspring.common.clock import Clock
 from mainspring.errors import InvalidOption, WrongConnection
-from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.outcomes import CRASH_DELAYS, Ack, Outcome
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import (
     ActResult,
@@ -36,7 +36,7 @@ from mainspring.schedules.records import (
     SwapResult,
 )
 from mainspring.states import Action, State
-from mainspring.stores.base import CRASH_DELAYS, TallyBy
+from mainspring.stores.base import TallyBy
 from mainspring.stores.records import Document, MigrationPlan
 from mainspring.worker.records import Beat, BeatResult, LeadResult, RescueResult, Turn, TurnResult, WorkerRow
 

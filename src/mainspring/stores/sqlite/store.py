@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mainspring.breakers.records import BreakerSwap, StoredBreaker
 from mainspring.errors import InvalidOption, StoreError
-from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.outcomes import CRASH_DELAYS, Ack, Outcome
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import (
     ActResult,
@@ -35,7 +35,7 @@ from mainspring.schedules.records import (
     SwapResult,
 )
 from mainspring.states import Action, State
-from mainspring.stores.base import CRASH_DELAYS, TallyBy
+from mainspring.stores.base import TallyBy
 from mainspring.stores.records import Document, MigrationPlan
 from mainspring.worker.records import Beat, BeatResult, LeadResult, RescueResult, Turn, TurnResult, WorkerRow
 

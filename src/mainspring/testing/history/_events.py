@@ -65,7 +65,8 @@ class BodyRun(msgspec.Struct, frozen=True, kw_only=True):
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
     """A disturbance of a worker, or of the store (``worker=""``), with its begin and end."""
 
-    what: Literal["killed", "stopped", "cut_off", "terminated", "store_away"]
+    what: Literal["killed", "stopped", "cut_off", "terminated", "store_away", "child_killed"]
+    """``child_killed``: a process in which a worker ran one job was killed, and the worker lived."""
     began: float
     ended: float
     """For a kill, the same moment; for a termination, the moment at which the process was gone."""

@@ -122,7 +122,7 @@ def the_living_are_left_alone(history: History) -> Found:
         if event.outcome is Outcome.LOST and not any(_silenced(each, event.at, history) for each in mine):
             yield event.job, f"was taken from {event.worker} as lost, which was not silent for a lease"
         if event.outcome is Outcome.CRASHED and not any(each.began <= event.at + slack for each in mine):
-            yield event.job, f"was taken from {event.worker} as crashed, although no process had killed it"
+            yield event.job, f"crashed on {event.worker}, although no process had been killed"
 
 
 def the_terminated_take_no_more(history: History) -> Found:
@@ -198,6 +198,8 @@ def _without_store(history: History, since: float, until: float) -> float:
 def _silenced(trouble: Disturbance, at: float, history: History) -> bool:
     """Whether this explains that a worker was silent for a lease. Its last beat may be a third of a lease older."""
     latest = at - history.bounds.lease * 2 / 3 + history.bounds.slack
+    if trouble.what == "child_killed":
+        return False
     if trouble.what in ("killed", "terminated"):
         return trouble.ended <= latest
     return trouble.began <= latest and trouble.ended >= at - history.bounds.slack

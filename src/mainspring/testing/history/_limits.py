@@ -33,7 +33,8 @@ def attempts_are_counted(history: History) -> Found:
 
 
 def _wrong_death(last: JobEvent, crashes: int, limit: int, *, early: bool) -> list[str]:
-    if (last.state, last.reason) == (State.DEAD, Reason.CRASHED) and crashes < limit and not early:
+    by_crash = last.reason in (Reason.CRASHED, Reason.OUT_OF_MEMORY)
+    if last.state is State.DEAD and by_crash and crashes < limit and not early:
         return [f"is dead by crashes after {crashes} of {limit}"]
     return []
 

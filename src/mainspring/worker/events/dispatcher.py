@@ -23,7 +23,7 @@ from mainspring.codec import ErrorRecord, first_line
 from mainspring.common.callables import is_async
 from mainspring.common.clock import SystemClock, boottime, to_datetime
 from mainspring.errors import StoreError
-from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import JobRow
 from mainspring.schedules.plan import ScheduleNews
@@ -40,7 +40,7 @@ from mainspring.tasks.events import (
 )
 from mainspring.worker.config import WorkerConfig
 from mainspring.worker.events.callers import LoopCaller, ThreadCaller
-from mainspring.worker.events.names import MovedJob, events_of_ack, moved_by_expiry, moved_by_rescue
+from mainspring.worker.events.names import MovedJob, events_of_ack, events_of_crash, moved_by_expiry, moved_by_rescue
 from mainspring.worker.records import RescueResult, TurnResult
 from mainspring.worker.secret_arguments import shown_arguments
 
@@ -115,7 +115,8 @@ class EventDispatcher:
             attempt = held.get(ack.id)
             if attempt is None or attempt.claim.token != ack.token or (ack.id, ack.token) in refused:
                 continue
-            names = (*events_of_ack(ack), "cancelled")  # a cancel order that came meanwhile overrides the ack
+            # A cancel order that came meanwhile overrides the ack, and the store may have made a crashed job dead.
+            names = (*events_of_ack(ack), "cancelled", *(("dead",) if ack.may_end_job else ()))
             if any(self._hooks.of(name, self._name(attempt.claim.task)) for name in names):
                 self._add(_StoredAck(attempt, ack, worker, reply.now))
         if self._queue:
@@ -240,10 +241,13 @@ class EventDispatcher:
     def _build_ack_events(self, stored: _StoredAck, rows: Mapping[bytes, JobRow]) -> list[Event]:
         claim, ack = stored.attempt.claim, stored.ack
         names: tuple[EventName, ...] = ("started",) if ack is None else events_of_ack(ack)
-        state, reason = (State.RUNNING, None) if ack is None else (ack.to, ack.reason)
+        state, reason = (State.RUNNING, None) if ack is None else (ack.to, ack.reason if ack.to in FINAL else None)
         row = rows.get(claim.id)
-        if ack is not None and row is not None and row.token == ack.token and row.state is State.CANCELLED:
-            names, state, reason = ("cancelled",), row.state, row.reason
+        if ack is not None and row is not None and row.token == ack.token:
+            if ack.outcome is Outcome.CRASHED and row.state is not State.RUNNING:
+                names, state, reason = events_of_crash(row.state), row.state, row.reason
+            elif row.state is State.CANCELLED:
+                names, state, reason = ("cancelled",), row.state, row.reason
         attempt, spec = stored.attempt, self._tasks.get(claim.task)
         error = _decode_error(ack.error) if ack is not None and ack.error else None
         succeeded = state is State.SUCCEEDED
@@ -265,6 +269,9 @@ class EventDispatcher:
 
     def _build_move_events(self, moved: MovedJob, rows: Mapping[bytes, JobRow]) -> list[Event]:
         row = rows.get(moved.job)
+        if row is not None and moved.crashed:
+            state = row.state if row.token == moved.crashed else moved.state
+            moved = msgspec.structs.replace(moved, state=state, names=events_of_crash(state))
         if row is None or (moved.state in FINAL and row.state is not moved.state):
             return []
         spec, record = self._tasks.get(row.task), row.record

@@ -110,6 +110,13 @@ class TurnWants:
         """The jobs of each want, if the store gave all that was asked for."""
         return {(each.group, each.kind): each.n for each in self.wants}
 
+    def by_group(self) -> Counter[str]:
+        """How many jobs were asked for in each group. With weights of queues, a group is a queue."""
+        found = Counter[str]()
+        for each in self.wants:
+            found[each.group] += each.n
+        return found
+
     def assign(self, got: JobCounts) -> JobCounts:
         """The jobs of each want, from the jobs of each group and kind: the store fills earlier wants first."""
         found: dict[tuple[str, str], int] = {}
@@ -175,6 +182,8 @@ class Demand:
         self._held = dict.fromkeys(self._caps, 0)
         self._lane_cache: dict[tuple[str, str], tuple[str, ...]] = {}  # by group and kind
         self._asked = TurnWants()
+        self._asked_by_queue: Mapping[str, int] = {}
+        """For queues with weights: how many jobs of each were asked for in the turn that was answered last."""
         self._turns = 0
         self._woken = False  # since the last wants
         if set(self._weights.values()) - {1}:
@@ -253,6 +262,8 @@ class Demand:
         without a key had no capacity for. ``passed``: a want with ``ahead`` passed over jobs that need a free slot.
         """
         asked, self._asked = self._asked, TurnWants()
+        if self._shares:
+            self._asked_by_queue = asked.by_group()
         if not asked.wants:
             return
         enough = len(claims) >= sum(each.n for each in asked.wants)
@@ -272,8 +283,8 @@ class Demand:
                 (self._limit_blocked.add if group in blocked else self._limit_blocked.discard)((group, kind))
 
     def in_start_order(self, claims: Sequence[Claim]) -> Sequence[Claim]:
-        """The claims of a reply in the order in which they start."""
-        return interleave(claims) if self._shares else claims
+        """The claims of the reply recorded last, in the order in which they start."""
+        return interleave(claims, self._asked_by_queue) if self._shares else claims
 
     # ---- the reply ---------------------------------------------------------------------------
 

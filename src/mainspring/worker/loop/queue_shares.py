@@ -76,10 +76,12 @@ def _round_shares(n: int, shares: Mapping[str, float]) -> dict[str, int]:
     return given
 
 
-def interleave(claims: Sequence[Claim]) -> Sequence[Claim]:
+def interleave(claims: Sequence[Claim], asked: Mapping[str, int]) -> Sequence[Claim]:
     """The claims of a turn in the order in which they start: each queue evenly among the others, its order unchanged.
 
-    The numbers follow the weights already, so the k-th of the n jobs of a queue belongs at the part (k - 1/2) / n.
+    The numbers that were asked for follow the weights, so the k-th job of a queue that was asked for n jobs belongs at
+    the part (k - 1/2) / n. The numbers of the claims do not follow the weights if a queue had fewer jobs than that: if
+    each queue had 10 jobs left, they would start one by one in turns.
     """
     numbers = Counter(claim.queue for claim in claims)
     if len(numbers) < 2:
@@ -88,5 +90,5 @@ def interleave(claims: Sequence[Claim]) -> Sequence[Claim]:
     places = []
     for n, claim in enumerate(claims):
         seen[claim.queue] += 1
-        places.append((seen[claim.queue] / numbers[claim.queue], n))
+        places.append((seen[claim.queue] / max(asked.get(claim.queue, 0), numbers[claim.queue]), n))
     return [claims[n] for _, n in sorted(places)]

@@ -34,8 +34,8 @@ from mainspring.common.clock import LONG_AGO, boottime
 from mainspring.common.ids import id_text, worker_id
 from mainspring.errors import ResultNotSerializable, StoreConflict, StoreFull, StoreUnavailable
 from mainspring.jobs.lanes import excludes_suspects, is_limited
-from mainspring.jobs.outcomes import Ack, Lease
-from mainspring.states import FINAL, Reason, State
+from mainspring.jobs.outcomes import Ack, Lease, Outcome
+from mainspring.states import Reason, State
 from mainspring.stores.base import Store
 from mainspring.worker import failure_log
 from mainspring.worker.loop.demand import Demand
@@ -352,12 +352,20 @@ class TurnLoop:
         """Tell hooks, the log and the scheduler about stored acks. Called while the attempts are still held."""
         if self._events is not None and turn.acks:
             self._events.on_acks_stored(turn.acks, reply, self.held, self.environment.worker)
+        self._log_crashes(turn, reply)
         if runs := self.environment.schedule_runs:
-            names = {name for ack in turn.acks if (name := runs.pop(ack.id, "")) and ack.to in FINAL}
+            names = {name for ack in turn.acks if (name := runs.pop(ack.id, "")) and ack.may_end_job}
             if names and self.on_runs_ended is not None:
                 self.on_runs_ended(names)
         if turn.breakers:
             self._count_for_breakers(turn, reply)
+
+    def _log_crashes(self, turn: Turn, reply: TurnResult) -> None:
+        for ack in turn.acks:
+            if ack.outcome is Outcome.CRASHED and ack.lease not in (*reply.stale, *reply.unstorable):
+                attempt = self._find_held(*ack.lease)
+                if attempt is not None:
+                    failure_log.log_crashed_attempt(attempt, ack)
 
     def _publish_saved(self, turn: Turn) -> None:
         """The store has lost this worker: publish the acks that another thread had stored before."""

@@ -118,8 +118,13 @@ def ack_crashed(attempt: RunningAttempt, error: MainspringError, run_us: int, *,
     record = describe_error(error, code=attempt.environment.code)
     fault = _breaker_fault(attempt, error, retryable=True)
     return Ack.crashed(
-        attempt.lease, dumps(record), label=record.type, early=attempt.early, out_of_memory=out_of_memory,
-        run_us=run_us, fault=fault,
+        attempt.lease,
+        dumps(record),
+        label=record.type,
+        early=attempt.early,
+        out_of_memory=out_of_memory,
+        run_us=run_us,
+        fault=fault,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mainspring.common.text import storable
-from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.states import State, allows
 from mainspring.stores.postgres.driver.arrays import INT_MAX, flags, numbers
 from mainspring.stores.postgres.lanes import labelled_json
@@ -17,16 +17,16 @@ MAX_BYTES = 256 * 1024 * 1024
 
 ACKS = """array(
         select row(a.n, a.id, a.token, a.outcome, a."to", a.reason, a.delay, a.due, a.result, a.error, a.label,
-            a.refund, a.unstarted, a.park, a.slow, a.spent::jsonb, a.buckets::jsonb, a.ran
+            a.refund, a.unstarted, a.park, a.slow, a.spent::jsonb, a.buckets::jsonb, a.ran, a.delays::bigint[]
         )::{schema}.ack_v1
         from unnest(%(a_id)b::bytea[], %(a_token)s::bigint[], %(a_outcome)b::text[], %(a_to)b::text[],
             %(a_reason)b::text[], %(a_delay)s::bigint[], %(a_due)s::bigint[], %(a_result)b::bytea[],
             %(a_error)b::bytea[], %(a_label)b::text[], %(a_refund)s::boolean[], %(a_unstarted)s::boolean[],
             %(a_park)s::boolean[], %(a_slow)s::bigint[], %(a_spent)b::text[],
-            %(a_buckets)b::text[], %(a_ran)s::bigint[]
+            %(a_buckets)b::text[], %(a_ran)s::bigint[], %(a_delays)b::text[]
         ) with ordinality as a(
             id, token, outcome, "to", reason, delay, due, result, error, label, refund, unstarted, park, slow,
-            spent, buckets, ran, n
+            spent, buckets, ran, delays, n
         )
     )"""
 """Acks as an argument of a function; :func:`ack_params` has the parameters."""
@@ -60,7 +60,13 @@ def ack_params(acks: Sequence[Ack]) -> dict[str, Any]:
         "a_spent": [spent_json(ack.spent) for ack in acks],
         "a_buckets": [labelled_json(ack.buckets) for ack in acks],
         "a_ran": numbers(ack.run_us for ack in acks),
+        "a_delays": [_delays_text(ack) for ack in acks],
     }
+
+
+def _delays_text(ack: Ack) -> str | None:
+    """The delays of a crash as a literal of an array: an array of arrays would need equal lengths."""
+    return "{" + ",".join(map(str, ack.delays)) + "}" if ack.outcome is Outcome.CRASHED else None
 
 
 def sift_acks(acks: Iterable[Ack]) -> tuple[list[Ack], list[Pair], list[Pair]]:
@@ -88,7 +94,7 @@ def _is_storable(ack: Ack) -> bool:
     if ack.to is State.SUCCEEDED:
         return allows(ack.action, State.RUNNING, ack.to)
     return (
-        max(abs(ack.delay), abs(ack.due or 0)) < INT_MAX
+        max(abs(ack.delay), abs(ack.due or 0), *map(abs, ack.delays)) < INT_MAX
         and (ack.label is None or storable(ack.label))
         and allows(ack.action, State.RUNNING, ack.to)
     )

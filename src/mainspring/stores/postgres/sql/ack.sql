@@ -58,7 +58,7 @@ begin
     return array(
         select row(
             -u.n, u.id, u.token, {SUCCEEDED}, {SUCCEEDED}, null, 0, null, u.result, u.error, null, false, false, false, 0, null,
-                null, u.ran
+                null, u.ran, null
         )::{schema}.ack_v1
         from unnest(p_id, p_token, p_result, p_error, p_ran) with ordinality as u(id, token, result, error, ran, n)
         where not exists (
@@ -80,6 +80,7 @@ declare
     v_ids bytea[] := array(select a.id from unnest(p_acks) a);
     v_applicable {schema}.ack_v1[];
     v_applied integer[];
+    v_crashed {schema}.taken_back_v1[] := '{}';
     v_woken text[];
 begin
     -- A transaction that moves running rows holds the row of their worker, as this one does; only a cancel order can
@@ -92,15 +93,20 @@ begin
     v_applied := array(select g.n from unnest(v_applicable) g);
     perform {schema}.correct_acked_costs_v1(v_applicable, p_now);
     v_woken := {schema}.hand_back_v1(p_worker, v_applicable, p_now);
+    if exists (select 1 from unnest(v_applicable) a where a.outcome = {CRASHED}) then
+        v_crashed := {schema}.plan_crashes_v1(v_applicable, p_now);
+        perform {schema}.release_uses_v1(p_worker, {schema}.list_buckets_v1(array(select c.id from unnest(v_crashed) c)));
+        v_woken := v_woken || {schema}.place_taken_back_v1(v_crashed, p_worker);
+    end if;
     v_woken := v_woken || {schema}.finish_v1(
-        array(
+        {schema}.list_taken_ends_v1(v_crashed, v_applicable) || array(
             select case when j.ordered is null
                 then row(a.id, a."to", a.reason, a.result, a.error, a.label, null, a.refund::integer, a.ran)::{schema}.ending_v1
                 else row(
                     a.id, {CANCELLED}, {BY_USER}, null, a.error, null, nullif(j.ordered, ''), a.refund::integer, a.ran
                 )::{schema}.ending_v1 end
             from unnest(v_applicable) a join {schema}.jobs j on j.id = any(array[a.id])
-            where j.token = a.token and j.state || '' = {RUNNING}
+            where j.token = a.token and j.state || '' = {RUNNING} and a.outcome <> {CRASHED}
         ), p_now, p_ended
     );
     return query select 'woken', null::bytea, null::bigint, w.queue from unnest(v_woken) w(queue);
@@ -129,8 +135,8 @@ end
 $$;
 
 -- hand_back: record the attempts of acks that are more than plain successes; running -> ready | retrying | scheduled
--- for acks that say so, without a cancel order; their buckets are released. A job that has started cannot expire any
--- more. A job that is handed back with buckets keeps its seq. returns the queues in which a job became ready
+-- for acks that say so, without a cancel order and without a crash; their buckets are released. A job that has started
+-- cannot expire any more. A job that is handed back with buckets keeps its seq. returns the queues in which a job became ready
 create function {schema}.hand_back_v1(p_worker text, p_acks {schema}.ack_v1[], p_now bigint) returns text[]
 language plpgsql as $$
 declare
@@ -146,7 +152,7 @@ begin
     );
     v_back := array(
         select a.id from unnest(p_acks) a join {schema}.jobs j on j.id = any(array[a.id])
-        where j.ordered is null and a."to" in ({READY}, {RETRYING}, {SCHEDULED})
+        where j.ordered is null and a."to" in ({READY}, {RETRYING}, {SCHEDULED}) and a.outcome <> {CRASHED}
     );
     if cardinality(v_back) = 0 then
         return '{}';

@@ -136,6 +136,23 @@ create function {schema}.guilt_v1(p_crashes integer, p_limit integer) returns in
     select case when p_crashes = 0 then {GUILT_NONE} when p_crashes >= p_limit - 1 then {GUILT_SUSPECT} else {GUILT_CRASHED} end
 $$;
 
+-- plan_taken: where a running job goes that is taken from its worker. p_charged: the crash counts for the job; p_certain:
+-- this job caused the crash, so it may be its last; p_reason: why it is dead then; p_ends: it is dead in any case.
+create function {schema}.plan_taken_v1(
+    p_job {schema}.jobs, p_charged boolean, p_certain boolean, p_delays bigint[], p_reason text, p_ends boolean, p_now bigint
+) returns {schema}.taken_back_v1 language plpgsql stable as $$
+declare
+    v_delay bigint := p_delays[least(p_job.crashes + 1, cardinality(p_delays))];
+begin
+    return case
+        when p_job.ordered is not null then row(p_job.id, {CANCELLED}, {BY_USER}, p_charged, null)::{schema}.taken_back_v1
+        when p_job.early or p_ends or p_charged and p_certain and p_job.crashes + 1 >= p_job.crash_limit
+            then row(p_job.id, {DEAD}, p_reason, p_charged, null)::{schema}.taken_back_v1
+        when p_charged and v_delay > 0 then row(p_job.id, {RETRYING}, null, true, p_now + v_delay)::{schema}.taken_back_v1
+        else row(p_job.id, {READY}, null, p_charged, null)::{schema}.taken_back_v1 end;
+end
+$$;
+
 -- plan_take_back: where each job of a worker goes; the caller has locked the jobs. A crash is charged to jobs that crashed
 -- before, else to suspects, else to all; lost and interrupted charge no job.
 create function {schema}.plan_take_back_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint)
@@ -148,44 +165,42 @@ declare
     );
 begin
     return array(
-        select case
-            when j.ordered is not null then row(j.id, {CANCELLED}, {BY_USER}, c.charged, null)::{schema}.taken_back_v1
-            when j.early or c.charged and c.named and j.crashes + 1 >= j.crash_limit
-                then row(j.id, {DEAD}, {CRASHED}, c.charged, null)::{schema}.taken_back_v1
-            when c.charged and c.delay > 0 then row(j.id, {RETRYING}, null, true, p_now + c.delay)::{schema}.taken_back_v1
-            else row(j.id, {READY}, null, c.charged, null)::{schema}.taken_back_v1 end
-        from {schema}.jobs j cross join lateral (
-            select p_cause = {CRASHED} and {schema}.guilt_v1(j.crashes, j.crash_limit) = v_blamed as charged,
-                {schema}.guilt_v1(j.crashes, j.crash_limit) = {GUILT_SUSPECT} or v_held = 1 as named,
-                p_delays[least(j.crashes + 1, cardinality(p_delays))] as delay
-        ) c
-        where j.worker = p_worker and j.state = {RUNNING}
+        select {schema}.plan_taken_v1(
+            j, p_cause = {CRASHED} and {schema}.guilt_v1(j.crashes, j.crash_limit) = v_blamed,
+            {schema}.guilt_v1(j.crashes, j.crash_limit) = {GUILT_SUSPECT} or v_held = 1, p_delays, {CRASHED}, false, p_now
+        )
+        from {schema}.jobs j where j.worker = p_worker and j.state = {RUNNING}
         order by j.seq
     );
 end
 $$;
 
--- take_back_jobs: running -> ready | retrying | dead | cancelled for all jobs of a worker whose row the caller has
--- locked (see plan_take_back). A body may have begun, so a job that runs again cannot expire any more.
-create function {schema}.take_back_jobs_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint)
-returns table (id bytea, state text, woken text) language plpgsql as $$
-#variable_conflict use_column
-declare
-    v_moves {schema}.taken_back_v1[];
-    v_ids bytea[];
+-- plan_crashes: where the jobs of acks with the outcome crashed go. Each crash is charged to the job of its ack.
+create function {schema}.plan_crashes_v1(p_acks {schema}.ack_v1[], p_now bigint)
+returns {schema}.taken_back_v1[] language plpgsql as $$
 begin
-    perform 1 from {schema}.jobs j where j.worker = p_worker and j.state = {RUNNING} order by j.id for update;
-    v_moves := {schema}.plan_take_back_v1(p_worker, p_cause, p_delays, p_now);
-    v_ids := array(select f.id from unnest(v_moves) f);
-    perform {schema}.record_attempts_v1(v_ids, null, p_cause, p_now);
-    delete from {schema}.bucket_uses where worker = p_worker;
-    -- The owner is cleared, so that its own late ack is answered "stale".
-    return query
+    return array(
+        select {schema}.plan_taken_v1(j, true, true, a.delays, a.reason, a."to" = {DEAD}, p_now)
+        from unnest(p_acks) a join {schema}.jobs j on j.id = any(array[a.id])
+        where a.outcome = {CRASHED}
+        order by a.n
+    );
+end
+$$;
+
+-- place_taken_back: running -> ready | retrying for these jobs, whose owner is p_owner from now on. Jobs that end become
+-- ready too: finish takes them from there. A body may have begun, so a job that runs again cannot expire any more.
+-- returns the queues in which a job became ready
+create function {schema}.place_taken_back_v1(p_moves {schema}.taken_back_v1[], p_owner text)
+returns text[] language plpgsql as $$
+declare
+    v_woken text[];
+begin
     with placed as materialized (
-        select u.*, case when u.state = {READY} then nextval('{schema}.seq') end as seq from unnest(v_moves) u
+        select u.*, case when u.state = {READY} then nextval('{schema}.seq') end as seq from unnest(p_moves) u
     ), moved as (
         update {schema}.jobs j
-        set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = null, turn = null, due = f.due,
+        set attempt = j.attempt - 1, crashes = j.crashes + f.charged::integer, worker = p_owner, turn = null, due = f.due,
             lane = {schema}.job_lane_v1(j.home, j.task, j.crashes + f.charged::integer, j.crash_limit, j.parked),
             state = case when f.state in ({READY}, {RETRYING}) then f.state else {READY} end,
             expires = case when f.state not in ({READY}, {RETRYING}) then j.expires end,
@@ -194,16 +209,42 @@ begin
         where j.id = any(array[f.id])
         returning j.queue, f.state
     )
-    select distinct null::bytea, null, m.queue from moved m where m.state = {READY};
-    perform {schema}.add_lane_rows_v1(array(select f.id from unnest(v_moves) f where f.state = {READY}), false);
-    return query select null::bytea, null, w.queue from unnest(
-        {schema}.finish_v1(
-            array(
-                select row(f.id, f.state, f.reason, null, null, null, nullif(j.ordered, ''), 0, null)::{schema}.ending_v1
-                from unnest(v_moves) f join {schema}.jobs j on j.id = any(array[f.id]) where f.state in ({DEAD}, {CANCELLED})
-            ), p_now
-        )
-    ) as w(queue);
+    select array_agg(distinct m.queue) into v_woken from moved m where m.state = {READY};
+    perform {schema}.add_lane_rows_v1(array(select f.id from unnest(p_moves) f where f.state = {READY}), false);
+    return coalesce(v_woken, '{}');
+end
+$$;
+
+-- list_taken_ends: the ends of those of these jobs that are dead or cancelled, with what their acks say, if there are any.
+create function {schema}.list_taken_ends_v1(p_moves {schema}.taken_back_v1[], p_acks {schema}.ack_v1[])
+returns {schema}.ending_v1[] language plpgsql as $$
+begin
+    return array(
+        select row(
+            f.id, f.state, f.reason, null, a.error, case when f.state = {DEAD} then a.label end, nullif(j.ordered, ''), 0, a.ran
+        )::{schema}.ending_v1
+        from unnest(p_moves) f join {schema}.jobs j on j.id = any(array[f.id]) left join unnest(p_acks) a on a.id = f.id
+        where f.state in ({DEAD}, {CANCELLED})
+    );
+end
+$$;
+
+-- take_back_jobs: running -> ready | retrying | dead | cancelled for all jobs of a worker whose row the caller has
+-- locked (see plan_take_back). The owner is cleared, so that its own late ack is answered "stale".
+create function {schema}.take_back_jobs_v1(p_worker text, p_cause text, p_delays bigint[], p_now bigint)
+returns table (id bytea, state text, woken text) language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_moves {schema}.taken_back_v1[];
+    v_woken text[];
+begin
+    perform 1 from {schema}.jobs j where j.worker = p_worker and j.state = {RUNNING} order by j.id for update;
+    v_moves := {schema}.plan_take_back_v1(p_worker, p_cause, p_delays, p_now);
+    perform {schema}.record_attempts_v1(array(select f.id from unnest(v_moves) f), null, p_cause, p_now);
+    delete from {schema}.bucket_uses where worker = p_worker;
+    v_woken := {schema}.place_taken_back_v1(v_moves, null);
+    v_woken := v_woken || {schema}.finish_v1({schema}.list_taken_ends_v1(v_moves, '{}'), p_now);
+    return query select null::bytea, null, w.queue from unnest(v_woken) as w(queue);
     return query select f.id, f.state, null from unnest(v_moves) f;
 end
 $$;

@@ -87,6 +87,7 @@ $$;
 create function {schema}.resolve_dependents_v1(p_ends {schema}.parent_end_v1[], p_slice integer, p_now bigint) returns text[]
 language plpgsql as $$
 declare
+    v_now bigint := p_now;
     v_ends {schema}.parent_end_v1[] := p_ends;
     v_slice integer := p_slice;
     v_edges {schema}.met_edge_v1[];
@@ -103,14 +104,17 @@ begin
         perform {schema}.lock_dependents_v1(v_edges, cardinality(v_ends));
         -- A new statement: it sees what the last transaction wrote that locked these rows. Two acks of parents of one
         -- child get here one after the other.
-        v_met := {schema}.meet_edges_v1(v_edges, p_now);
+        v_met := {schema}.meet_edges_v1(v_edges, v_now);
         v_woken := v_woken || v_met.woken;
         if cardinality(v_edges) >= coalesce(v_slice, {CHILDREN_AT_ONCE}) then
-            perform {schema}.note_unreleased_v1(v_ends, p_now);
+            perform {schema}.note_unreleased_v1(v_ends, v_now);
         end if;
         exit when cardinality(v_met.endings) + cardinality(v_met.first_deaths) = 0;
         if cardinality(v_met.endings) > 0 then
-            v_moved := {schema}.move_to_history_v1(v_met.endings, v_met.counted, p_now);
+            -- Another transaction may have read the clock later and ended its member first, while this one waited for it.
+            select greatest(v_now, max(o.last_end)) into v_now
+            from {schema}.joins o where o.id = any(v_met.counted);
+            v_moved := {schema}.move_to_history_v1(v_met.endings, v_met.counted, v_now);
             v_woken := v_woken || v_moved.woken;
         end if;
         v_slice := null;
@@ -167,7 +171,7 @@ begin
     ), counted as (
         update {schema}.joins o
         set succeeded = o.succeeded + t.succeeded, dead = o.dead + t.dead, cancelled = o.cancelled + t.cancelled,
-            bypassed = o.bypassed + t.bypassed
+            bypassed = o.bypassed + t.bypassed, last_end = greatest(o.last_end, p_now)
         from judged t where t.members > 0 and o.id = any(array[t.child])
     )
     select array(
@@ -238,7 +242,7 @@ begin
         insert into {schema}.joins as o (id, open, lenient)
         select p_id[u.at], u.open, u.lenient from unnest(p_join_at, p_open, p_lenient) as u(at, open, lenient) where p_take[u.at]
         on conflict (id) do update set open = excluded.open, lenient = excluded.lenient, total = 0, succeeded = 0, dead = 0,
-            cancelled = 0, bypassed = 0;
+            cancelled = 0, bypassed = 0, last_end = 0;
         insert into {schema}.edges (parent, child, policy)
         select p_id[u.at], p_id[u.at], {EDGE_HOLD} from unnest(p_join_at) as u(at) where p_take[u.at];
     end if;

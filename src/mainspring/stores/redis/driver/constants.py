@@ -221,6 +221,7 @@ LUA: Mapping[str, object] = {
     "NAMES_AT": FIXED.size + 1,  # the group begins here plus the length of the worker's name
     # {SUCCEEDED} is the code of the state; the outcome of an attempt is stored as text.
     "OUTCOME_SUCCEEDED": Outcome.SUCCEEDED.value,
+    "OUTCOME_CRASHED": Outcome.CRASHED.value,
     **{f"EDGE_CODE_{name.upper()}": code for name, code in EDGE_CODES.items()},
     "EDGE_CODE_MEMBER": EDGE_CODE_MEMBER,
     **{f"JOIN_{name.upper()}": place for place, name in enumerate(JOIN_FIELDS, 1)},

@@ -34,6 +34,8 @@ def _is_storable(ack: Ack) -> bool:
     if ack.slow or ack.spent or ack.buckets:  # few acks have these
         in_range = in_range and 0 <= ack.slow < EXACT // 2 and all(abs(cost) < EXACT for _, cost in ack.spent)
         in_range = in_range and all(0 <= each.cost < EXACT for each in ack.buckets)
+    if ack.delays:
+        in_range = in_range and all(0 <= delay < EXACT // 2 for delay in ack.delays)
     return in_range and len(ack.id) == ID_BYTES and _is_legal(ack.action, ack.to)
 
 
@@ -63,6 +65,6 @@ def _pack_other(ack: Ack) -> tuple[bytes, bytes]:
     result, error = ack.result or b"", ack.error or b""
     lacked = limits.labelled(ack.buckets) if ack.buckets else False
     return (
-        _pack((*said, *has, ack.slow, ack.spent, lacked, ack.unstarted, ack.run_us)),
+        _pack((*said, *has, ack.slow, ack.spent, lacked, ack.unstarted, ack.run_us, ack.delays)),
         b"".join((ack.id, moment(ack.token), _length(len(result)), result, _length(len(error)), error)),
     )

@@ -1,9 +1,10 @@
 -- ack: what workers report of their attempts. Needs common, rows, wakeups, limits, lanes, moves, finish, limits_spent,
--- ack_handback.
+-- ack_handback, take_back.
 -- A plain success is one argument: id, token, the microseconds that the body ran, and `+` and the result if there is
 -- one. Any other ack is two arguments: a packed [outcome, to, reason, delay, due, refund, park, label, has a result, has
 -- an error, slow, spent [limit, cost], buckets [limit, key, cost, label], unstarted, the microseconds that the body
--- ran], where false stands for a missing value; and id, token, result, error, each of the last two after its length.
+-- ran, delays after crashes], where false stands for a missing value; and id, token, result, error, each of the last two
+-- after its length.
 -- gives: apply_acks
 
 -- Whether this worker has sent this ack of this attempt before. Every ended attempt has a row except a plain success,
@@ -21,15 +22,29 @@ end
 local function correct_rates(buckets, ack)
   with_limits()
   with_limits_spent()
-  if ack[13] then with_ack_handback() end
+  if ack[13] then with_take_back() end
   correct_costs(buckets, ack[13] and unspent(buckets) or ack[12], ack[11])
+end
+
+-- Keeps the error and the run time of an attempt that ends its job.
+local function keep_end(id, head, ack, error)
+  if error then call('HSET', ERRORS, id, error) end
+  head[ERROR], head[RAN] = error and true, ack[15]
+end
+
+-- The job crashed in a process of its own: a crash for which no other job can be charged.
+local function apply_crash(id, head, ack, error)
+  with_take_back()
+  take_back_job(id, head, {true, true, ack[16], ack[3], ack[2] == {DEAD}}, function(to)
+    keep_end(id, head, ack, error)
+    if to == {DEAD} then head[MORE].e = ack[8] or nil end
+  end)
 end
 
 -- The attempt ends the job. `order`: the reason of a cancel order, which decides against any other end.
 local function end_job(id, head, ack, result, error, order)
   local to, reason, label = ack[2], ack[3], ack[8]
-  if error then call('HSET', ERRORS, id, error) end
-  head[ERROR], head[RAN] = error and true, ack[15]
+  keep_end(id, head, ack, error)
   if order then return finish(id, head, {CANCELLED}, {BY_USER}, order ~= '' and order) end
   if to == {DEAD} then head[MORE].e = label or nil end
   head[RESULT_APART] = result and #result > {LARGE}
@@ -43,13 +58,14 @@ local function apply_ack(id, head, ack, result, error)
   local order, buckets = head[MORE].o, head[MORE].b
   if buckets and ack[11] then correct_rates(buckets, ack) end
   if order or to ~= {SUCCEEDED} then keep_attempt(id, head, outcome, true, error, ack[15]) end
+  if outcome == {OUTCOME_CRASHED} then return apply_crash(id, head, ack, error) end
   if refund then head[ATTEMPT] = head[ATTEMPT] - 1 end
   if order or to > {RUNNING} then return end_job(id, head, ack, result, error, order) end
   leave(id, head)
   head[DUE] = due or (NOW + delay)
   if not ack[14] then head[EXPIRES] = {NONE} end -- the job has started: it cannot expire any more
   if to == {READY} and ack[13] then
-    with_ack_handback()
+    with_take_back()
     return hand_back(id, head, ack[13], park)
   end
   if to == {READY} and park then set_lane(head, true) end

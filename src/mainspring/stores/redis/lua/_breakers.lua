@@ -1,7 +1,7 @@
 -- breakers: the stored rows of breakers. Needs common, limits.
 -- A breaker that has counted nothing yet is closed and is not stored. Else it is stored as [number of the row, the moment
 -- until which it is open or 0, the moment it opened or 0, what mainspring/breakers/counting.py keeps there].
--- gives: breaker_of, is_closed, swap_breakers, describe_breaker, breaker_headroom
+-- gives: breaker_of, is_closed, swap_breakers, describe_breaker, breaker_headroom, bring_back_breakers
 local BREAKERS = TAG .. 'breakers'
 local breakers = {}
 
@@ -70,4 +70,17 @@ local function breaker_headroom(capacity)
       + call('ZCOUNT', named('bucket_holders', capacity.name), '(' .. whole(NOW), '+inf')
   end
   return capacity.limit.size - capacity.running
+end
+
+-- The clock of the server was set back by `step`. A breaker that opened ahead keeps the time that was left of it.
+local function bring_back_breakers(step)
+  local rows = call('HGETALL', BREAKERS)
+  for n = 1, #rows, 2 do
+    local rev, till, opened, doc = unpack(cmsgpack.unpack(rows[n + 1]), 1, 4)
+    if opened > NOW then
+      if till < {FOREVER} then till = NOW + math.max(0, math.min(till - opened, till - step - NOW)) end
+      breakers[rows[n]] = {rev = rev, till = till, opened = NOW, doc = doc}
+      call('HSET', BREAKERS, rows[n], cmsgpack.pack({rev, till, NOW, doc}))
+    end
+  end
 end

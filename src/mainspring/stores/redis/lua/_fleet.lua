@@ -1,4 +1,5 @@
--- fleet: the running jobs of a worker that is lost, has crashed or retires. Needs common, rows, moves, finish.
+-- fleet: the running jobs of a worker that is lost, has crashed or retires. Needs common, rows, moves, finish,
+-- take_back.
 local function by_seq(a, b) return a[2][SEQ] < b[2][SEQ] end
 
 -- The running jobs of a worker as [id, head], by seq; and the guilt whose jobs are charged with a crash (see
@@ -14,28 +15,6 @@ local function jobs_of(worker)
   end
   table.sort(held, by_seq)
   return held, blamed
-end
-
--- The final state and the reason for a job that does not run again, or nil. `charged`: the crash counts for this job.
--- `is_known`: it is certain that this job crashed the worker, because it ran alone or as a suspect.
-local function end_of_crashed(head, charged, is_known)
-  if head[MORE].o then return {CANCELLED}, {BY_USER} end
-  if head[EARLY] or charged and is_known and head[CRASHES] >= head[CRASH_LIMIT] then return {DEAD}, {CRASHED} end
-end
-
--- running -> ready, or retrying after a crash that is charged to the job. The body may have begun, so the job cannot
--- expire any more.
-local function return_job(id, head, charged, delays)
-  local to = {READY}
-  leave(id, head)
-  head[EXPIRES] = {NONE}
-  if charged then
-    local delay = delays[math.min(head[CRASHES], #delays)] or 0
-    if delay > 0 then to, head[DUE] = {RETRYING}, NOW + delay end
-    set_lane(head, head[PARKED])
-  end
-  enter(id, head, to)
-  return to
 end
 
 -- Another worker may lead the services of this worker.
@@ -54,17 +33,11 @@ local function take_back(worker, cause, delays)
   local moved = {[{READY}] = {}, [{RETRYING}] = {}, [{DEAD}] = {}, [{CANCELLED}] = {}}
   for _, pair in ipairs(held) do
     local id, head = pair[1], pair[2]
-    local guilt, order = guilt_of(head), head[MORE].o
+    local guilt = guilt_of(head)
     local charged = cause == {CRASHED} and guilt == blamed
+    local is_known = guilt == {GUILT_SUSPECT} or #held == 1
     keep_attempt(id, head, cause, false)
-    head[ATTEMPT] = head[ATTEMPT] - 1
-    if charged then head[CRASHES] = head[CRASHES] + 1 end
-    local to, reason = end_of_crashed(head, charged, guilt == {GUILT_SUSPECT} or #held == 1)
-    if to then
-      finish(id, head, to, reason, order and order ~= '' and order)
-    else
-      to = return_job(id, head, charged, delays)
-    end
+    local to = take_back_job(id, head, {charged, is_known, delays, {CRASHED}})
     head[WORKER] = '' -- the worker is forgotten, so that its own late ack is stale
     moved[to][#moved[to] + 1] = id
   end

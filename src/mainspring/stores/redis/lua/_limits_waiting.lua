@@ -125,6 +125,7 @@ local function note_time()
   call('HSET', META, 'clock', whole(NOW))
   if NOW > noted then return end
   bring_back_rates(noted - NOW)
+  bring_back_breakers(noted - NOW)
   for _, lane in ipairs(call('ZRANGEBYSCORE', WAITING_UNTIL, '(' .. whole(NOW), '+inf')) do
     call('ZADD', WAITING_UNTIL, whole(NOW), lane)
   end

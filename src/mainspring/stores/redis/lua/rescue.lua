@@ -1,4 +1,4 @@
--- uses: jobs, limits_spent*, fleet
+-- uses: jobs, limits_spent*, take_back, fleet
 -- rescue: running -> ready | retrying | dead | cancelled, for all jobs of a worker whose heartbeat number has not
 -- changed
 -- args: now, worker, number, cause, delays

@@ -1,4 +1,4 @@
--- uses: jobs, limits_spent*, lanes_moved, ack_handback*, ack, fleet
+-- uses: jobs, limits_spent*, lanes_moved, take_back*, ack_handback*, ack, fleet
 -- retire: applies the last acks of a worker, moves its other jobs out of running, and deletes its row
 -- args: now, worker, cause, delays, number of plain successes, then the acks (see _ack.lua)
 -- returns whether it was done, ready, retrying, dead, cancelled
@@ -8,6 +8,7 @@ if lost ~= '0' then return {0, {}, {}, {}, {}} end
 call('SREM', TAG .. 'workers', worker)
 call('DEL', named('worker', worker))
 apply_acks(worker, plain, 6)
+with_take_back()
 local moved = take_back(worker, cause, delays)
 flush()
 return moved

@@ -1,4 +1,4 @@
--- uses: jobs, limits_spent*, lanes_moved, ack_handback*, ack, claims
+-- uses: jobs, limits_spent*, lanes_moved, take_back*, ack_handback*, ack, claims
 -- turn: running -> the state that its ack says; ready -> running for the wants of a worker
 -- args: now, worker, turn [number, seen, suspects, wants [lanes, n, ahead], number of plain
 --       successes, with holds, breakers to write or read], holds (id and token, {LEASE_BYTES} bytes each), then the

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mainspring.jobs.lanes import relaned
-from mainspring.jobs.outcomes import Ack
+from mainspring.jobs.lanes import guilt, is_suspect, relaned
+from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.limits.records import Bucket
 from mainspring.states import FINAL, Reason, State, allows
 from mainspring.stores.sqlite.driver.constants import FLAG_CANCEL_ORDERED, FLAG_HAS_CHILDREN
@@ -19,6 +19,7 @@ from mainspring.stores.sqlite.lanes import (
     home_of,
     parked_lane_of,
     read_buckets,
+    suspect_lane_of,
     write_buckets,
 )
 from mainspring.stores.sqlite.limits.waiting import correct_costs_of_job, release_jobs
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from mainspring.stores.sqlite.driver.transaction import Tx
 
 Leases = list[tuple[bytes, int]]
+GUILT_OF_SUSPECT = 2
+"""The value of :func:`mainspring.jobs.lanes.guilt` for a suspect."""
 
 
 class AckVerdicts:
@@ -55,6 +58,8 @@ class OwnedJob(NamedTuple):
     attempt: int
     epoch: int
     crashes: int
+    crash_limit: int
+    early: int
     started: int
     flags: int
     buckets: str | None
@@ -163,6 +168,10 @@ def _move(tx: Tx, worker: str, ack: Ack, job: OwnedJob) -> None:
         spent = _nothing_spent(job.buckets) if ack.buckets else ack.spent
         correct_costs_of_job(tx, job.buckets, spent, ack.slow)
         release_jobs(tx, [(ack.id, job.buckets)])
+    if ack.outcome is Outcome.CRASHED:
+        charge = CrashCharge(True, True, ack.delays, ack.reason or Reason.CRASHED, ack.to is State.DEAD)
+        take_back(tx, _taken(ack, job), charge, worker, ack)
+        return
     attempt = job.attempt - 1 if ack.refund else job.attempt
     if ordered or ack.to in FINAL:
         finish(tx, ack.id, job.flags, _ending(worker, ack, job, attempt))
@@ -182,6 +191,14 @@ def _ending(worker: str, ack: Ack, job: OwnedJob, attempt: int) -> JobEnding:
     return JobEnding(
         ack.to, ack.reason, worker, attempt, job.crashes, ack.run_us, result=ack.result, error=ack.error,
         label=ack.label,
+    )  # fmt: skip
+
+
+def _taken(ack: Ack, job: OwnedJob) -> TakenJob:
+    """The job of the ack, as a rescue would find it."""
+    return TakenJob(
+        ack.id, job.token, job.queue, job.lane, job.task, job.priority, job.attempt, job.epoch, job.crashes,
+        job.crash_limit, job.early, job.started, job.flags, job.buckets, job.cancel_order,
     )  # fmt: skip
 
 
@@ -228,3 +245,78 @@ def _add_buckets(job: Placement, more: Sequence[Bucket]) -> Placement:
 def _nothing_spent(buckets: str | None) -> list[tuple[str, int]]:
     """The costs of an attempt that never began, by limit."""
     return [(each.limit, 0) for each in read_buckets(buckets)]
+
+
+# ---- jobs that are taken back ------------------------------------------------------------------------------
+
+# A rescue, a retirement and the ack of a crash take a running job back in one way: running -> ready, retrying, dead or
+# cancelled. The caller has recorded the attempt and released the buckets.
+
+
+class TakenJob(NamedTuple):
+    """A running job that is taken from its worker: the row of the statement ``jobs_of_worker``."""
+
+    job: bytes
+    token: int
+    queue: str
+    lane: str
+    task: str
+    priority: int
+    attempt: int
+    epoch: int
+    crashes: int
+    crash_limit: int
+    early: int
+    started: int
+    flags: int
+    buckets: str | None
+    cancel_order: str | None
+    """The reason of a cancel order."""
+
+    @property
+    def guilt(self) -> int:
+        return guilt(self.crashes, self.crash_limit)
+
+
+class CrashCharge(NamedTuple):
+    """Whether a crash is charged to a job, whether it may be the job's last, and how long the job waits then."""
+
+    charged: bool
+    certain: bool
+    """The job was a suspect or ran alone: only then is it known whose crash it was."""
+    delays: Sequence[int]
+    reason: Reason = Reason.CRASHED
+    """Why the job is dead, if it is."""
+    ends_early: bool = False
+    """The worker knows that the task has ``ack="early"``: the job is dead in any case."""
+
+    def delay(self, crashes: int) -> int:
+        return self.delays[min(crashes, len(self.delays)) - 1] if self.charged and self.delays else 0
+
+
+def take_back(tx: Tx, job: TakenJob, charge: CrashCharge, worker: str | None = None, ack: Ack | None = None) -> State:
+    """Move the job and return its new state. ``worker`` stays readable as its owner; after a rescue none does."""
+    attempt, crashes = job.attempt - 1, job.crashes + charge.charged
+    ending = _end_of_taken(job, charge, crashes)
+    if ending is not None:
+        ran, error, label = (None, None, None) if ack is None else (ack.run_us, ack.error, ack.label)
+        note = job.cancel_order or None
+        finish(tx, job.job, job.flags, JobEnding(*ending, worker, attempt, crashes, ran, None, error, label, note))
+        return ending[0]
+    lane = suspect_lane_of(job.lane, job.buckets) if is_suspect(crashes, job.crash_limit) else job.lane
+    delay = charge.delay(crashes)
+    state, due = (State.RETRYING, tx.now + delay) if delay > 0 else (State.READY, None)
+    seq = tx.next_seq()
+    tx.run("take_back", (state, due, attempt, crashes, lane, seq, job.job, worker))
+    if state is State.READY:
+        enter_ready(tx, job.queue, Placement(lane, job.task, job.priority, crashes, job.buckets), seq)
+    return state
+
+
+def _end_of_taken(job: TakenJob, charge: CrashCharge, crashes: int) -> tuple[State, Reason] | None:
+    """The final state of a job; None if it runs again."""
+    if job.flags & FLAG_CANCEL_ORDERED:
+        return State.CANCELLED, Reason.BY_USER
+    if job.early or charge.ends_early or (charge.charged and charge.certain and crashes >= job.crash_limit):
+        return State.DEAD, charge.reason
+    return None

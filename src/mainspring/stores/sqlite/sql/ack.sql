@@ -40,7 +40,8 @@ where id in ({marks}) and (
 delete from {t}jobs where id in ({marks}) returning id, flags, buckets
 
 -- name: owned_job
-select state, token, worker, lane, task, queue, priority, attempt, epoch, crashes, started, flags, buckets, cancel_order
+select state, token, worker, lane, task, queue, priority, attempt, epoch, crashes, crash_limit, early, started, flags,
+    buckets, cancel_order
 from {t}jobs
 where id = ?
 

@@ -42,12 +42,12 @@ where state = {RUNNING} and worker = ?
 order by seq
 
 -- name: take_back
--- running -> ready | retrying. The owner is removed, so that its own late ack is stale. The body may have begun, so the
--- job cannot expire any more
+-- running -> ready | retrying. A rescue removes the owner, so that its own late ack is stale; an ack leaves it. The body
+-- may have begun, so the job cannot expire any more
 update {t}jobs
 set state = ?1, due = ?2, expires = null, attempt = ?3, crashes = ?4, lane = ?5,
     seq = case when seq < 0 then -?6 else ?6 end,
-    worker = null
+    worker = ?8
 where id = ?7
 
 -- name: workers

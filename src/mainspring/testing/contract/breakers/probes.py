@@ -9,8 +9,8 @@ import pytest
 
 from mainspring.breakers.counting import BreakerEnd
 from mainspring.breakers.records import BreakerRow
-from mainspring.breakers.swap import count_lost_worker
-from mainspring.common.clock import MovableClock
+from mainspring.breakers.swap import count_lost_worker, trip
+from mainspring.common.clock import MovableClock, to_datetime
 from mainspring.jobs.outcomes import Ack, Outcome
 from mainspring.limits.records import Limit
 from mainspring.stores.base import Store
@@ -67,6 +67,47 @@ class TestProbes:
         assert (await look(store)).state == "open"
         await hand.turn(success(again))
         assert (await look(store)).state == "open"
+
+    @pytest.mark.parametrize("passed", [10, 60])
+    async def test_a_step_of_the_clock_forward_and_back_keeps_the_time_that_is_left(
+        self, store: Store, clock: MovableClock, passed: int
+    ) -> None:
+        """By the time of the store, which never goes back in some engines. The breaker opens while the clock is ahead:
+        it becomes half open when the rest of its 30 s is over, not when the clock is there again."""
+        await store.promote()
+        clock.advance("1h")
+        hand = await opened(store)
+        await guarded(store, 3)
+        clock.advance(f"{passed}s")
+        await store.promote()
+        clock.set(clock.now() - timedelta(hours=1))
+        await store.promote()
+        rest = max(0, OPEN_FOR - passed * SECOND)
+        row = await look(store)
+        assert row.opened is not None
+        assert row.until is not None
+        assert row.opened <= await store.now()
+        assert row.until <= await store.now() + rest
+        assert row.state == ("open" if rest else "half_open")
+        assert len(await hand.take(3)) == (0 if rest else 1)
+        clock.set(to_datetime(await store.now() + rest))
+        assert (await look(store)).state == "half_open"
+        assert len(await hand.take(3)) == (1 if rest else 0)
+
+    async def test_a_breaker_that_is_open_until_it_is_reset_stays_open_when_the_clock_goes_back(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        await store.promote()
+        clock.advance("1h")
+        await store.promote()
+        await guarded(store, 3)
+        await trip(store, NAME, None)
+        clock.set(clock.now() - timedelta(hours=1))
+        await store.promote()
+        clock.advance("30m")
+        row = await look(store)
+        assert (row.state, row.until) == ("open", None)
+        assert await (await Hand(store).join()).take(3) == ()
 
     async def test_the_success_of_a_probe_closes_the_breaker(
         self, store: Store, second_store: Store, clock: MovableClock

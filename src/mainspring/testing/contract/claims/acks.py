@@ -229,8 +229,9 @@ class TestRunTime:
             Ack.dead(NO_LEASE, ERROR, Reason.FAILED, run_us=1_234),
             Ack.cancelled(NO_LEASE, run_us=1_234),
             Ack.lost_early(NO_LEASE, ERROR, run_us=1_234),
+            Ack.crashed(NO_LEASE, ERROR, early=True, run_us=1_234),
         ],
-        ids=["succeeded", "succeeded with a note", "dead", "cancelled", "lost early"],
+        ids=["succeeded", "succeeded with a note", "dead", "cancelled", "lost early", "crashed"],
     )
     async def test_an_ended_job_has_the_run_time_of_its_last_body(
         self, store: Store, clock: MovableClock, ack: Ack
@@ -261,8 +262,9 @@ class TestRunTime:
             Ack.failed(NO_LEASE, ERROR, retry_in=0, run_us=55),
             Ack.snoozed(NO_LEASE, delay=1, run_us=55),
             Ack.interrupted(NO_LEASE, run_us=55),
+            Ack.crashed(NO_LEASE, ERROR, run_us=55),
         ],
-        ids=["failed", "snoozed", "interrupted"],
+        ids=["failed", "snoozed", "interrupted", "crashed"],
     )
     async def test_an_attempt_has_its_run_time_and_a_live_job_has_none(self, store: Store, ack: Ack) -> None:
         hand, claim = await running(store)

@@ -37,6 +37,7 @@ ACKS: dict[str, Callable[[Lease], Ack]] = {
     "cancelled": Ack.cancelled,
     "interrupted": Ack.interrupted,
     "lost_early": lambda held: Ack.lost_early(held, ERROR),
+    "crashed": lambda held: Ack.crashed(held, ERROR),
     "returned": Ack.returned,
     "parked": lambda held: Ack.returned(held, park=True),
 }

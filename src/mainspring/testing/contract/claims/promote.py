@@ -189,6 +189,7 @@ BEGUN: dict[str, tuple[State, End]] = {
     ),
     "snoozed": (State.SCHEDULED, _by_ack(lambda claim: Ack.snoozed(lease(claim), delay=60 * SECOND))),
     "interrupted": (State.READY, _by_ack(lambda claim: Ack.interrupted(lease(claim)))),
+    "crashed in a child process": (State.READY, _by_ack(lambda claim: Ack.crashed(lease(claim), ERROR))),
     "lost": (State.READY, lambda store, hand, _: store.rescue(hand.name, hand.beats, Outcome.LOST)),
     "crashed": (State.READY, lambda store, hand, _: store.rescue(hand.name, hand.beats, Outcome.CRASHED)),
     "crashed twice": (State.RETRYING, _crash_twice),

@@ -188,7 +188,7 @@ class TestAcksAreCompared:
         said = await hand.turn(Ack.succeeded(lease(claim)))
         assert (set(said.already), said.stale) == (pairs(claim), ())
 
-    @pytest.mark.parametrize("end", ["failed", "snoozed", "interrupted"])
+    @pytest.mark.parametrize("end", ["failed", "snoozed", "interrupted", "crashed"])
     async def test_already_for_every_kind_of_ack(self, store: Store, end: str) -> None:
         """The worker must learn the state of a job that waits again."""
         hand, claim = await running(store)
@@ -196,6 +196,7 @@ class TestAcksAreCompared:
             "failed": Ack.failed(lease(claim), ERROR, retry_in=0),
             "snoozed": Ack.snoozed(lease(claim), delay=SECOND),
             "interrupted": Ack.interrupted(lease(claim)),
+            "crashed": Ack.crashed(lease(claim), ERROR),
         }[end]
         await hand.turn(ack)
         before = await row(store, claim)
@@ -203,7 +204,7 @@ class TestAcksAreCompared:
         assert (set(said.already), said.stale) == (pairs(claim), ())
         assert await row(store, claim) == before
 
-    @pytest.mark.parametrize("first", ["succeeded", "failed", "dead"])
+    @pytest.mark.parametrize("first", ["succeeded", "failed", "dead", "crashed"])
     async def test_another_ack_of_the_owner_for_an_ended_attempt_is_stale(self, store: Store, first: str) -> None:
         """``already`` would mean that the second ack counts."""
         hand, claim = await running(store)
@@ -211,6 +212,7 @@ class TestAcksAreCompared:
             "succeeded": Ack.succeeded(lease(claim)),
             "failed": Ack.failed(lease(claim), ERROR, retry_in=0),
             "dead": Ack.dead(lease(claim), ERROR, Reason.NOT_RETRYABLE),
+            "crashed": Ack.crashed(lease(claim), ERROR),
         }[first]
         await hand.turn(ack)
         before = await row(store, claim)

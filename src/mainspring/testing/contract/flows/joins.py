@@ -98,6 +98,8 @@ class TestJoinsEnd:
             await asyncio.gather(here.succeed(first), there.succeed(second))
             assert await state(store, child) == State.READY
             assert (await counts(store, join)).succeeded == 2
+            ended = [(await row(store, each)).finished or 0 for each in (first, second, join)]
+            assert max(ended) == ended[-1], "the join has not ended before its last member"
 
     async def test_a_repeated_ack_counts_once(self, store: Store) -> None:
         join = job(join=Join())

@@ -43,6 +43,12 @@ async def by_rescue(store: Store, _: MovableClock) -> NewJob:
     return made
 
 
+async def by_crash(store: Store, _: MovableClock) -> NewJob:
+    hand, claim = await running(store, made := followed(crashes=1))
+    await hand.turn(Ack.crashed(lease(claim), ERROR))
+    return made
+
+
 async def by_silence(store: Store, _: MovableClock) -> NewJob:
     hand, _claim = await running(store, made := followed(early=True))
     await store.rescue(hand.name, hand.beats, Outcome.LOST)
@@ -107,6 +113,7 @@ DOORS: dict[str, tuple[State, Door]] = {
     "lost early": (State.DEAD, by_ack(lambda held: Ack.lost_early(held, ERROR), early=True)),
     "an order": (State.CANCELLED, by_order),
     "a last crash": (State.DEAD, by_rescue),
+    "a last crash of a child process": (State.DEAD, by_crash),
     "silence of an early one": (State.DEAD, by_silence),
     "a crash with an order": (State.CANCELLED, by_rescue_with_an_order),
     "retired": (State.DEAD, by_retirement),

@@ -33,6 +33,7 @@ EXITS: dict[str, Exit] = {
     "snoozed": lambda _store, hand, claim: hand.turn(Ack.snoozed(lease(claim), delay=10**9)),
     "cancelled": lambda _store, hand, claim: hand.turn(Ack.cancelled(lease(claim))),
     "interrupted": lambda _store, hand, claim: hand.turn(Ack.interrupted(lease(claim))),
+    "crashed": lambda _store, hand, claim: hand.turn(Ack.crashed(lease(claim), ERROR)),
     "parked": lambda _store, hand, claim: hand.turn(Ack.returned(lease(claim), park=True)),
     "ordered": _ordered,
     "rescued as lost": lambda store, hand, _claim: store.rescue(hand.name, hand.beats, Outcome.LOST),

@@ -351,6 +351,7 @@ class TestKeyedLanes:
             lambda claim: Ack.failed(lease(claim), b"{}", retry_in=SECOND),
             lambda claim: Ack.snoozed(lease(claim), delay=SECOND),
             lambda claim: Ack.interrupted(lease(claim)),
+            lambda claim: Ack.crashed(lease(claim), b"{}"),
             lambda claim: Ack.returned(lease(claim), park=True),
         )
         for ack in ways:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from mainspring.jobs.outcomes import Ack, Lease
+from mainspring.jobs.outcomes import CRASH_DELAYS, Ack, Lease
 from mainspring.jobs.records import Edge, FollowUp, NewJob, UniqueKey
 from mainspring.limits.records import Bucket
 from mainspring.states import Reason, State
@@ -22,6 +22,8 @@ BUCKETS = (Bucket("gate"), Bucket("pair"), Bucket("key", "a"), Bucket("key", "b"
 SIZES = {"gate": 1, "pair": 2, "key": 1}
 SETS = ((), BUCKETS[:1], BUCKETS[1:2], BUCKETS[:2], BUCKETS[2:3], BUCKETS[3:], BUCKETS[1:3])
 KEYS = (b"a" * 16, b"b" * 16)
+CRASHES = (CRASH_DELAYS, (0,), (SECOND, 30 * SECOND), ())
+"""Delays after crashes."""
 ENDS = (State.SUCCEEDED, State.DEAD, State.CANCELLED)
 
 wants = st.lists(
@@ -47,6 +49,8 @@ def acks(draw: st.DrawFn, lease: Lease) -> Ack:
         Ack.snoozed(lease, delay=delay),
         Ack.cancelled(lease),
         Ack.interrupted(lease),
+        Ack.crashed(lease, ERROR, delays=draw(st.sampled_from(CRASHES)), out_of_memory=draw(st.booleans())),
+        Ack.crashed(lease, ERROR, early=True),
         Ack.returned(lease),
         Ack.returned(lease, buckets=draw(st.sampled_from(SETS[1:]))),
     )
@@ -65,6 +69,7 @@ def ends(lease: Lease) -> st.SearchStrategy[Ack]:
         Ack.dead(lease, ERROR, Reason.RETRIES_EXHAUSTED),
         Ack.cancelled(lease),
         Ack.failed(lease, ERROR, retry_in=0),
+        Ack.crashed(lease, ERROR),
     ))  # fmt: skip
 
 

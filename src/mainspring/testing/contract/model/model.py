@@ -12,11 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from mainspring.errors import KeyTaken, QueueDraining, StoreConflict
-from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.outcomes import CRASH_DELAYS, Ack, Outcome
 from mainspring.jobs.records import Enqueued, NewJob
 from mainspring.queues.records import QueueMode
 from mainspring.states import FINAL, Action, Reason, State
-from mainspring.stores.base import CRASH_DELAYS
 from mainspring.worker.records import Turn, Want
 
 from .model_records import Ended, ModelJob, ModelWorker, Planned, Reply, Taken
@@ -208,7 +207,9 @@ class Model:
             job.attempt -= 1
         if not ack.unstarted:
             job.expires = None
-        if job.ordered:
+        if ack.outcome is Outcome.CRASHED:
+            self._give_back(job, True, True, ack)
+        elif job.ordered:
             self._finish(job, State.CANCELLED, Reason.BY_USER)
         elif ack.to in FINAL:
             self._finish(job, ack.to, ack.reason)
@@ -349,14 +350,16 @@ class Model:
             taken.moved.setdefault(job.state, set()).add(job.new.id)
         return taken
 
-    def _give_back(self, job: ModelJob, charged: bool, sure: bool) -> None:
+    def _give_back(self, job: ModelJob, charged: bool, sure: bool, ack: Ack | None = None) -> None:
+        """``ack``: the worker of the job lives, and reports that the job crashed."""
         job.crashes += charged
         job.expires = None
-        delay = CRASH_DELAYS[min(job.crashes, len(CRASH_DELAYS)) - 1] if charged else 0
+        delays = CRASH_DELAYS if ack is None else ack.delays
+        delay = delays[min(job.crashes, len(delays)) - 1] if charged and delays else 0
         if job.ordered:
             self._finish(job, State.CANCELLED, Reason.BY_USER)
-        elif job.new.early or (charged and sure and job.crashes >= job.new.crashes):
-            self._finish(job, State.DEAD, Reason.CRASHED)
+        elif job.new.early or (ack and ack.to is State.DEAD) or (charged and sure and job.crashes >= job.new.crashes):
+            self._finish(job, State.DEAD, Reason.CRASHED if ack is None else ack.reason)
         elif delay:
             self._after(job, self.now + delay, State.RETRYING)
         else:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from mainspring.common.clock import MovableClock
 from mainspring.jobs.lanes import suspect_lane
-from mainspring.jobs.outcomes import Ack, Outcome
+from mainspring.jobs.outcomes import CRASH_DELAYS, Ack, Outcome
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import NewJob
+from mainspring.jobs.records import JobRow, NewJob
 from mainspring.states import Action, Reason, State
-from mainspring.stores.base import CRASH_DELAYS, Store
+from mainspring.stores.base import Store
 from mainspring.testing.contract.hands import (
     ERROR,
     LANE,
     SECOND,
     Hand,
+    applied,
     bucket,
     ending,
     ids,
@@ -32,7 +34,7 @@ from mainspring.testing.contract.hands import (
 )
 from mainspring.worker.records import Claim, Want
 
-__all__ = ["TestChargedCrashes", "TestSuspects"]
+__all__ = ["TestChargedCrashes", "TestReportedCrashes", "TestSuspects"]
 
 
 def shaky(**options: Any) -> NewJob:
@@ -194,6 +196,164 @@ class TestChargedCrashes:
         said = await store.retire(hand.name, Outcome.CRASHED)
         assert set(said.ready) == set(ids(jobs))
         assert [(await row(store, each)).crashes for each in jobs] == [1, 1]
+
+
+@pytest.mark.asyncio
+class TestReportedCrashes:
+    """A job ran alone in a process that died. Its worker lives and says so with an ack: a crash of this one job."""
+
+    async def test_the_first_crash_makes_the_job_ready_at_once(self, store: Store, clock: MovableClock) -> None:
+        """The attempt is given back and is in the list of attempts with its error; the worker goes on."""
+        hand, claim = await running(store, job(queue="slots", expires_in=60 * SECOND, priority=3))
+        clock.advance("2s")
+        said = await hand.turn(Ack.crashed(lease(claim), ERROR, run_us=55), wants=[Want(("slots/any",), 1)])
+        assert applied(said)
+        (again,) = said.claims
+        assert (again.id, again.attempt, again.crashes, again.expires) == (claim.id, 1, 1, None)
+        found = await row(store, claim)
+        assert (found.priority, found.ran, found.error) == (3, None, None)
+        (kept,) = await store.attempts(claim.id)
+        assert (kept.outcome, kept.attempt, kept.token, kept.worker, kept.error, kept.ran, kept.ended) == (
+            Outcome.CRASHED, 1, claim.token, hand.name, ERROR, 55, clock.now_us(),
+        )  # fmt: skip
+
+    @pytest.mark.parametrize("delays", [CRASH_DELAYS, (0,), (SECOND, 2 * SECOND), ()], ids=str)
+    async def test_each_further_crash_waits_longer(
+        self, store: Store, clock: MovableClock, delays: tuple[int, ...]
+    ) -> None:
+        """As after crashes of workers. The last delay applies to every further crash."""
+        made = await one(store, job(crashes=9))
+        hand = await Hand(store).join()
+        for crash in range(1, 8):
+            await hand.turn(Ack.crashed(lease(await hand.take_one()), ERROR, delays=delays))
+            found = await row(store, made)
+            delay = delays[min(crash, len(delays)) - 1] if delays else 0
+            due = clock.now_us() + delay if delay else None
+            assert (found.crashes, found.attempt, found.due) == (crash, 0, due)
+            assert found.state == (State.RETRYING if delay else State.READY)
+            clock.advance(delay / SECOND)
+            await store.promote()
+
+    async def test_a_job_whose_next_crash_would_be_its_last_is_a_suspect(self, store: Store) -> None:
+        made = await one(store, job(crashes=3))
+        hand = await Hand(store).join()
+        for lane in (LANE, suspect_lane(LANE)):
+            await hand.turn(Ack.crashed(lease(await hand.take_one()), ERROR, delays=(0,)))
+            assert (await row(store, made)).lane == lane
+        assert await hand.take(1, suspects=0) == ()
+        assert (await hand.take_one()).id == made.id
+
+    @pytest.mark.parametrize("limit", [0, 1, 2])
+    @pytest.mark.parametrize("out_of_memory", [False, True])
+    async def test_the_crash_limit_makes_a_job_dead(
+        self, store: Store, clock: MovableClock, limit: int, out_of_memory: bool
+    ) -> None:
+        made = await one(store, job(crashes=limit))
+        hand = await Hand(store).join()
+        for _ in range(max(1, limit)):
+            claim = await hand.take_one()
+            ack = Ack.crashed(lease(claim), ERROR, out_of_memory=out_of_memory, label="ChildDied", run_us=7)
+            assert applied(await hand.turn(ack))
+        found = await row(store, made)
+        reason = Reason.OUT_OF_MEMORY if out_of_memory else Reason.CRASHED
+        assert (found.state, found.reason, found.crashes, found.attempt) == (State.DEAD, reason, max(1, limit), 0)
+        assert (found.error, found.ran, found.finished, found.worker) == (ERROR, 7, clock.now_us(), hand.name)
+        assert await outcomes(store, made) == [Outcome.CRASHED] * max(1, limit)
+        (group,) = await store.tally(Query.everything(), "error")
+        assert group.value == "ChildDied"
+
+    @pytest.mark.parametrize("known", [False, True], ids=["the worker", "the store"])
+    async def test_an_early_job_is_dead(self, store: Store, known: bool) -> None:
+        """It began, so it never runs again, whoever knows that it acknowledges early."""
+        hand, claim = await running(store, job(early=known))
+        await hand.turn(Ack.crashed(lease(claim), ERROR, early=not known))
+        assert await ending(store, claim) == (State.DEAD, Reason.CRASHED)
+        assert (await row(store, claim)).crashes == 1
+
+    async def test_other_jobs_of_the_worker_run_on(self, store: Store) -> None:
+        """It is certain which job crashed, also beside jobs that crashed before."""
+        before = job(crashes=9, priority=2)
+        await one(store, before)
+        hand = await Hand(store).join()
+        await hand.turn(Ack.crashed(lease(await hand.take_one()), ERROR))
+        await put_in(store, poison := job(crashes=1, priority=1), other := job())
+        claims = await hand.take(3)
+        assert ids(claims) == ids([before, poison, other])
+        assert applied(await hand.turn(Ack.crashed(lease(claims[1]), ERROR)))
+        assert await ending(store, poison) == (State.DEAD, Reason.CRASHED)
+        for each, crashes in ((before, 1), (other, 0)):
+            found = await row(store, each)
+            assert (found.state, found.crashes, found.worker) == (State.RUNNING, crashes, hand.name)
+        await hand.succeed(claims[0], claims[2])
+
+    async def test_a_cancel_order_is_obeyed(self, store: Store) -> None:
+        hand, claim = await running(store, job(crashes=1))
+        await store.act(Action.CANCEL, Query(ids=(claim.id,)), reason="not needed")
+        await hand.turn(Ack.crashed(lease(claim), ERROR, label="ChildDied"))
+        found = await row(store, claim)
+        assert (found.state, found.reason, found.note) == (State.CANCELLED, Reason.BY_USER, "not needed")
+        assert (found.crashes, found.error) == (1, ERROR)
+
+    async def test_a_repeat_charges_no_second_crash(self, store: Store) -> None:
+        hand, claim = await running(store, job(crashes=1))
+        await hand.turn(Ack.crashed(lease(claim), ERROR))
+        before = await row(store, claim)
+        assert (await hand.repeat()).already == (lease(claim),)
+        assert await row(store, claim) == before
+        assert await outcomes(store, claim) == [Outcome.CRASHED]
+
+    async def test_a_late_report_is_stale(self, store: Store) -> None:
+        """The worker was silent and its job was taken back: that was no crash."""
+        hand, claim = await running(store)
+        other = await Hand(store).join()
+        await store.rescue(hand.name, hand.beats, Outcome.LOST)
+        assert (await hand.turn(Ack.crashed(lease(claim), ERROR))).lost
+        again = await other.take_one(f"{claim.queue}/any")
+        assert (await other.turn(Ack.crashed(lease(claim), ERROR))).stale == (lease(claim),)
+        found = await row(store, claim)
+        assert (found.state, found.crashes, found.token) == (State.RUNNING, 0, again.token)
+
+    async def test_a_retirement_may_bring_it(self, store: Store) -> None:
+        await put_in(store, poison := job(crashes=1), other := job())
+        hand = await Hand(store).join()
+        claims = await hand.take(2)
+        await store.retire(hand.name, Outcome.INTERRUPTED, [Ack.crashed(lease(claims[0]), ERROR)])
+        assert await ending(store, poison) == (State.DEAD, Reason.CRASHED)
+        found = await row(store, other)
+        assert (found.state, found.crashes) == (State.READY, 0)
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 9])
+    @pytest.mark.parametrize("crashes", [1, 2, 3])
+    @pytest.mark.parametrize("ordered", [False, True])
+    async def test_it_is_the_crash_of_a_worker_with_this_one_job(
+        self, store: Store, clock: MovableClock, limit: int, crashes: int, ordered: bool
+    ) -> None:
+        """Two equal jobs, one ended by acks and one by rescues: every field is the same that is not about the ack."""
+        gate = bucket("gate", 9)
+        jobs = [job(queue=name, crashes=limit, expires_in=60 * SECOND, buckets=[gate]) for name in ("acked", "rescued")]
+        await put_in(store, *jobs)
+        acking = await Hand(store).join()
+        for crash in range(1, min(crashes, limit) + 1):
+            claim = await acking.take_one("acked/any")
+            dying = await Hand(store).join()
+            await dying.take_one("rescued/any")
+            if ordered and crash == min(crashes, limit):
+                await store.act(Action.CANCEL, Query(ids=tuple(ids(jobs))))
+            await acking.turn(Ack.crashed(lease(claim), ERROR))
+            await dying.crash()
+            acked, rescued = [_common(await row(store, each)) for each in jobs]
+            assert acked == rescued
+            assert await outcomes(store, jobs[0]) == await outcomes(store, jobs[1])
+            clock.advance("10m")
+            await store.promote()
+
+
+def _common(found: JobRow) -> JobRow:
+    """The row without the fields that differ between the two jobs of a test, and those that only an ack knows."""
+    lane = found.lane.removeprefix(found.queue)
+    return msgspec.structs.replace(
+        found, id=b"", record=b"", queue="", lane=lane, seq=0, token=0, worker=None, error=None, ran=None
+    )
 
 
 @pytest.mark.asyncio

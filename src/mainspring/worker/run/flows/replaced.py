@@ -24,14 +24,16 @@ def is_flow(value: Any) -> bool:
     return isinstance(value, Handle) and hasattr(type(value), "aenqueue_member")
 
 
-def replace(attempt: RunningAttempt, flow: Any) -> ReplacedBy:
-    """Enqueue the flow in the place of the job."""
-    return ReplacedBy(flow.enqueue_member(_place(attempt)).id)
+def replace(attempt: RunningAttempt, flow: Any) -> ReplacedBy | list[Any]:
+    """Enqueue the flow in the place of the job. A group without calls has its result at once."""
+    place = _place(attempt)
+    return flow.empty_result() if flow.app is None else ReplacedBy(flow.enqueue_member(place).id)
 
 
-async def areplace(attempt: RunningAttempt, flow: Any) -> ReplacedBy:
+async def areplace(attempt: RunningAttempt, flow: Any) -> ReplacedBy | list[Any]:
     """Async version of :func:`replace`."""
-    return ReplacedBy((await flow.aenqueue_member(_place(attempt))).id)
+    place = _place(attempt)
+    return flow.empty_result() if flow.app is None else ReplacedBy((await flow.aenqueue_member(place)).id)
 
 
 def _place(attempt: RunningAttempt) -> FlowPart:

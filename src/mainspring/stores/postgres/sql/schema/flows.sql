@@ -1,12 +1,14 @@
 -- Flows: the counts of joins, and what promotions still have to do. Members and joins are rows of jobs, joined by edges.
 
--- open: members may be added from anywhere; then the join has an edge to itself
+-- open: members may be added from anywhere; then the join has an edge to itself. last_end: when its last member ended, as
+-- the transaction of that end read the clock
 create table {schema}.joins (
     total bigint not null default 0,
     succeeded bigint not null default 0,
     dead bigint not null default 0,
     cancelled bigint not null default 0,
     bypassed bigint not null default 0,
+    last_end bigint not null default 0,
     open boolean not null,
     lenient boolean not null,
     id bytea primary key

@@ -149,7 +149,7 @@ create index retried_batches_at on {schema}.retried_batches (at);
 create type {schema}.ack_v1 as (
     n integer, id bytea, token bigint, outcome text, "to" text, reason text, delay bigint, due bigint,
     result bytea, error bytea, label text, refund boolean, unstarted boolean, park boolean, slow bigint,
-    spent jsonb, buckets jsonb, ran bigint
+    spent jsonb, buckets jsonb, ran bigint, delays bigint[]
 );
 create type {schema}.ending_v1 as (
     id bytea, state text, reason text, result bytea, error bytea, label text, note text, refund integer, ran bigint
