@@ -63,6 +63,8 @@ LOOK_EVERY = 0.1
 """Seconds between two looks at the children while jobs run."""
 LOOK_AGAIN = 0.05
 """Seconds after which a body that waits for its rate limit looks whether it was asked to end."""
+START_PATIENCE = 30.0
+"""Seconds that jobs wait for a child that is starting, before they are handed back for another worker."""
 STOPPED_FOR = 3.0
 """Seconds after which a child that was stopped (SIGSTOP) is killed."""
 SLACK = 1.0
@@ -146,6 +148,8 @@ class ProcessSlots:
         self._assign()
 
     def take_waiting(self, before: float) -> list[RunningAttempt]:
+        if before < float("inf") and any(not child.process.ready for child in self._children):
+            before = min(before, boottime() - START_PATIENCE)
         every = [*self._delayed, *self._waiting]
         taken = [attempt for attempt in every if attempt.received < before]
         if before == float("inf"):
