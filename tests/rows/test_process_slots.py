@@ -58,7 +58,7 @@ def is_pool_child(process: psutil.Process) -> bool:
         return False
 
 
-@pytest.mark.row("W13", "P1")
+@pytest.mark.row("W13")
 @pytest.mark.option("task.executor", "worker.process_slots")
 def test_a_body_runs_in_a_child_with_everything_that_a_thread_has(heavy: Any, work: Any, tmp_path: Path) -> None:
     with work():
@@ -312,7 +312,6 @@ def test_an_app_that_no_process_can_import_is_refused(store_url: str) -> None:
         pass
 
 
-@pytest.mark.row("P3")
 def test_a_child_that_cannot_start_is_explained_and_the_pool_fails(
     heavy: Any, work: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
