@@ -1,4 +1,7 @@
-"""Adds the rows of a file to its batch: ``python producer.py rows.csv``. Kill it, start it again, and it goes on."""
+"""Adds the rows of a file to its batch: ``python producer.py rows.csv``.
+
+Kill it and start it again: it starts over, and no row becomes a second job.
+"""
 
 import os
 import sys
@@ -13,10 +16,10 @@ PIECE = 50
 def main(file: Path) -> None:
     rows = file.read_text().splitlines()
     with batch_for(file) as batch:
-        added = batch.counts().total  # by an earlier run of this program, piece by piece and in order
-        print("goes on after" if added else "starts with", added, "rows", flush=True)
-        for first in range(added, len(rows), PIECE):
-            batch.add_many(import_row.s(row) for row in rows[first : first + PIECE])  # all of them or none
+        for first in range(0, len(rows), PIECE):
+            calls = [import_row.s(row) for row in rows[first : first + PIECE]]
+            jobs = batch.add_many(calls, at=first)  # a row that an earlier run has added is not added again
+            print(f"rows from {first}: {sum(job.created for job in jobs)} added", flush=True)
             time.sleep(float(os.environ.get("PIECE_TAKES", "0")))  # a slow source
     app.close()
 

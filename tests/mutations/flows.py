@@ -208,7 +208,11 @@ FLOWS: tuple[Mutation, ...] = (
         "ended-parent-forgiven",
         "A parent that ended badly before the enqueue ends the child",
         "flows.policies",
-        ("jobs/enqueue.py", "self.ended.setdefault(job.id, Reason(verdict.value))", "pass"),
+        (
+            "jobs/enqueue.py",
+            "self.ended[job.id] = Reason.PARENT if Reason.PARENT in (reason, self.ended.get(job.id)) else reason",
+            "pass",
+        ),
     ),
     mutation(
         "first-death-each-time",

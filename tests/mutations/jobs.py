@@ -32,7 +32,8 @@ JOBS: tuple[Mutation, ...] = (
     ),
     mutation(
         "child-of-dead-parent", "A new child of a dead parent is cancelled at once", "jobs.enqueue",
-        ("jobs/enqueue.py", "self.ended.setdefault(job.id, Reason(verdict.value))", "pass"),
+        ("jobs/enqueue.py",
+         "self.ended[job.id] = Reason.PARENT if Reason.PARENT in (reason, self.ended.get(job.id)) else reason", "pass"),
     ),
     mutation(
         "children-forgotten", "Every end of a parent resolves its children", "jobs.edges",

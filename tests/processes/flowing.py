@@ -1,13 +1,14 @@
 """Tasks of flows, one of which arms a failpoint of its process; as a program: a worker of them, or a producer.
 
 ``python -m tests.processes.flowing`` is a worker. ``... flow|batch N KEY`` enqueues a flow of N jobs, or opens a batch
-and adds N jobs, under a key: killed and started again, it goes on.
+and adds N jobs, under a key: killed and started again, it goes on. ``... retry ID`` retries a flow.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+from pathlib import Path
 
 from mainspring import Context, Mainspring, group
 from mainspring.common import failpoints
@@ -57,6 +58,13 @@ def quiet(n: int) -> int:
     return n
 
 
+def gated(n: int, path: str) -> int:
+    """Fails until the file exists."""
+    if not Path(path).exists():
+        raise ValueError(f"no {path}")
+    return n
+
+
 def sum_up(values: list[int]) -> int:
     return sum(values)
 
@@ -75,6 +83,7 @@ class Flowing:
         self.numbers = app.task(name="numbers", retries=0)(numbers)
         self.total = app.task(name="total", retries=0)(total)
         self.quiet = app.task(name="quiet", retries=0)(quiet)
+        self.gated = app.task(name="gated", retries=0)(gated)
         self.sum_up = app.task(name="sum_up", retries=0)(sum_up)
         self.finished = app.task(name="finished", retries=0)(finished)
 
@@ -85,8 +94,8 @@ class Flowing:
             chord.flow(key=key).enqueue()
             return
         batch = self.app.flows.batch("large", key=key, on_success=self.finished.s()).open()
-        for first in range(batch.counts().total, n, PIECE):  # each piece is one atomic step
-            batch.add_many(self.quiet.s(each) for each in range(first, min(n, first + PIECE)))
+        for first in range(0, n, PIECE):  # from the beginning, whatever an earlier process has added
+            batch.add_many((self.quiet.s(each) for each in range(first, min(n, first + PIECE))), at=first)
         batch.close()
 
 
@@ -94,7 +103,9 @@ app = Mainspring()
 tasks = Flowing(app)
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
+    if sys.argv[1:2] == ["retry"]:
+        app.flows.retry(sys.argv[2])
+    elif sys.argv[1:]:
         tasks.produce(sys.argv[1], int(sys.argv[2]), sys.argv[3])
     else:
         with app.worker(**short_settings()):

@@ -197,6 +197,36 @@ def test_a_producer_dies_between_its_pieces(fleet: Fleet, flowing: Flowing, what
     assert flowing.app.jobs.count(task=flowing.quiet.name)["succeeded"] == JOBS[what] * len(PIECES[what])
 
 
+RETRIES = ("enqueue.after:1", "retry_flow.after:1", "retry_flow.after:2", "close_join.before:1")
+"""Where the retry of a flow with three slices dies: the root, 1,000 jobs, the rest."""
+
+
+@pytest.mark.timeout(600)
+def test_a_large_retry_dies_between_its_slices(fleet: Fleet, flowing: Flowing) -> None:
+    gate = fleet.folder / "gate"
+    jobs: list[Job[Any]] = []
+    for n in range(len(RETRIES)):
+        header = group(flowing.gated.s(each, str(gate)) for each in range(JOBS["flow"] + n))
+        jobs.append((header | flowing.sum_up).enqueue())
+    with flowing.app.worker(concurrency=50):
+        until(lambda: all(flowing.app.flows.get(job.id).state == "failed" for job in jobs), limit=300)
+    gate.touch()
+    for job, point in zip(jobs, RETRIES, strict=True):
+        flow = str(flowing.app.flows.get(job.id).id)
+        assert start(fleet, "retry", flow, env={"MAINSPRING_FAILPOINT": point}).wait(patience(LIMIT)) == -signal.SIGKILL
+    with flowing.app.worker(concurrency=50):
+        until(lambda: not any(flowing.app.jobs.count(task="gated")[state] for state in ("ready", "running")), limit=300)
+        assert not flowing.app.jobs.count(task="sum_up")[State.SUCCEEDED], "no join ends before its last member"
+        for job in jobs:
+            assert start(fleet, "retry", str(flowing.app.flows.get(job.id).id)).wait(patience(LIMIT)) == 0
+        for n, job in enumerate(jobs):
+            assert job.result(timeout=patience(LIMIT)) == sum(range(JOBS["flow"] + n))
+        until(lambda: all(flowing.app.flows.get(job.id).state == "succeeded" for job in jobs))
+    assert check(history_of(flowing)) == []
+    epochs = {info.epoch for info in flowing.app.jobs.list(task="gated", limit=10_000)}
+    assert epochs == {2}, "no job is retried twice"
+
+
 def produced(fleet: Fleet, what: str, point: str, *, dies: bool = False) -> int:
     """Run the producer; returns its exit code."""
     producer = start(fleet, what, str(JOBS[what]), point, env={"MAINSPRING_FAILPOINT": point} if dies else None)

@@ -233,6 +233,42 @@ class TestEach:
         with app.worker():
             assert job.result(timeout=LIMIT) == [4, 8]
 
+    def test_partial_goes_on_with_the_results_of_the_others(self, app: Mainspring, work: Work) -> None:
+        @app.task(retries=0)
+        def odd(n: int, factor: int = 1) -> int:
+            if n % 2 == 0:
+                raise ValueError(f"{n} is even")
+            return factor * n
+
+        numbers = work.count_to.s(6).each(odd, factor=10, on_failure="partial")
+        job, summed = numbers.enqueue(), (numbers | work.total).enqueue()
+        with app.worker():
+            assert job.result(timeout=LIMIT) == [10, 30, 50]
+            assert summed.result(timeout=LIMIT) == 90
+            until(lambda: app.flows.get(summed.id).state == "succeeded")
+        assert app.jobs.count(flow=app.flows.get(summed.id).id)[State.DEAD] == 3
+
+    @pytest.mark.parametrize("n", [0, 3])
+    def test_partial_with_no_result_at_all(self, app: Mainspring, work: Work, n: int) -> None:
+        job = (work.count_to.s(n).each(work.fail, on_failure="partial") | work.total).enqueue()
+        with app.worker():
+            assert job.result(timeout=LIMIT) == 0
+
+    def test_partial_without_a_list_fails(self, app: Mainspring, work: Work) -> None:
+        """The policy is about the elements: if the part before fails, there are none."""
+
+        @app.task(retries=0)
+        def numbers() -> list[int]:
+            raise ValueError("no list")
+
+        job = (numbers.s().each(work.double, on_failure="partial") | work.total).enqueue()
+        with app.worker(), pytest.raises(JobCancelled, match="no list"):
+            job.result(timeout=LIMIT)
+
+    def test_an_unknown_policy_is_refused(self, work: Work) -> None:
+        with pytest.raises(InvalidOption, match="must be 'fail' or 'partial'"):
+            work.count_to.s(1).each(work.double, on_failure="ignore")  # type: ignore[call-overload]  # refused
+
     def test_a_result_that_is_no_list(self, app: Mainspring, work: Work) -> None:
         @app.task
         def anything(n: int):  # type: ignore[no-untyped-def]  # without a declared type, it is refused when it is known
@@ -325,6 +361,45 @@ class TestBatch:
         with app.worker():
             first.join(timeout=LIMIT)
         assert work.times("note", "all") == 1
+
+    def test_a_producer_starts_over_at_an_earlier_position(
+        self, app: Mainspring, other: Mainspring, work: Work
+    ) -> None:
+        """With pieces of another size, while some members have ended and a member has added one of its own."""
+
+        @app.task
+        def parent(ctx: Context, n: int) -> int:
+            ctx.flow.add(work.double.s(n))
+            return n
+
+        first = app.flows.batch("import", key="import:8", on_success=work.note.s("all")).open()
+        made = first.add_many((parent.s(n) for n in range(1_300)), at=0)
+        assert all(job.created for job in made)
+        with app.worker(concurrency=20):
+            until(lambda: first.counts().succeeded > 100)
+            again = app.flows.batch("import", key="import:8", on_success=work.note.s("all"))
+            repeated = again.add_many((parent.s(n) for n in range(1_000, 1_500)), at=1_000)
+            assert [job.id for job in repeated[:300]] == [job.id for job in made[1_000:]]
+            assert [job.created for job in repeated] == [False] * 300 + [True] * 200
+            again.close()
+            assert not any(job.created for job in again.add_many([parent.s(0), parent.s(1)], at=0))
+            again.join(timeout=4 * LIMIT)
+        assert again.counts().total == again.counts().succeeded == 2 * 1_500
+        assert work.times("note", "all") == 1
+        with pytest.raises(FlowClosed):
+            other.flows.batch_of(first.id).add_many([other.call("x")], at=1_500)
+
+    async def test_positions_in_async_code(self, app: Mainspring, work: Work) -> None:
+        async with app.flows.batch("x") as batch:
+            first, second = await batch.aadd_many([work.double.s(1), work.double.s(2)], at=7), batch
+            assert [job.created for job in await second.aadd_many([work.double.s(2)], at=8)] == [False]
+        assert len(first) == (await batch.acounts()).total == 2
+
+    @pytest.mark.parametrize("at", [-1, True, 1.0, "1"])
+    def test_a_position_that_is_none(self, app: Mainspring, work: Work, at: Any) -> None:
+        with pytest.raises(InvalidOption, match="must be a whole number"):
+            app.flows.batch("x").add_many([work.double.s(1)], at=at)
+        assert app.flows.list() == []
 
     def test_an_abandoned_batch_is_cancelled(self, app: Mainspring, work: Work) -> None:
         with app.test() as t:
@@ -488,6 +563,57 @@ class TestManaging:
         with pytest.raises(WrongState):
             app.flows.retry(job.id)
 
+    def test_a_retry_of_more_jobs_than_one_step_takes(self, app: Mainspring, work: Work) -> None:
+        """Two levels of groups, compensations that have nothing to undo, and the callback of each group."""
+        broken = [True]
+
+        @app.task(retries=0)
+        def flaky(n: int) -> int:
+            if broken:
+                raise ValueError("the first time")
+            return n
+
+        inner = group(flaky.s(n) for n in range(700)) | work.total
+        flow = group(inner, work.count_to.s(600).each(flaky) | work.total, work.add.s(1, 2)) | work.total
+        job = flow.enqueue()
+        with app.worker(concurrency=50):
+            until(lambda: app.flows.get(job.id).state == "failed")
+            broken.clear()
+            assert app.flows.retry(job.id) > 1_300
+            assert job.result(timeout=4 * LIMIT) == sum(range(700)) + sum(range(600)) + 3
+            until(lambda: app.flows.get(job.id).state == "succeeded")
+        assert work.times("add", 1, 2) == 1
+        assert sum(1 for what, *_ in work.ran if what == "total") == 3
+        with pytest.raises(WrongState):
+            app.flows.retry(job.id)
+
+    def test_a_large_retry_that_fails_again(self, app: Mainspring, work: Work) -> None:
+        job = (group(work.fail.s(n) for n in range(1_050)) | work.total).enqueue()
+        with app.worker(concurrency=50):
+            for _ in range(2):
+                until(lambda: app.flows.get(job.id).state == "failed")
+                assert app.flows.retry(job.id) == 1_050 + 3
+            until(lambda: app.flows.get(job.id).state == "failed")
+        assert {info.epoch for info in app.jobs.list(task=work.fail, limit=2_000)} == {3}
+
+    def test_a_large_retry_that_nobody_finishes_fails(self, app: Mainspring, work: Work) -> None:
+        from mainspring.flows import retry
+
+        with app.test() as t:
+            job = (group(work.fail.s(n) for n in range(1_050)) | work.total).enqueue()
+            t.drain()
+            flow = app.flows.get(job.id)
+            assert flow.state == "failed"
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(retry, "_slices", killed)
+                with pytest.raises(ConnectionAbortedError):
+                    app.flows.retry(job.id)
+            assert app.flows.get(flow.id).state == "running"
+            t.advance("61m")
+            t.drain()
+            assert app.flows.get(flow.id).state == "failed"
+            assert app.flows.retry(flow.id) == 1_050 + 3
+
     def test_a_key_makes_a_flow_unique(self, app: Mainspring, work: Work) -> None:
         flow = (work.add.s(1, 2) | work.double).flow(key="nightly")
         first, second = flow.enqueue(), flow.enqueue()
@@ -537,6 +663,11 @@ class TestManaging:
     def test_joins_are_in_a_queue_of_their_own(self, app: Mainspring, work: Work) -> None:
         (work.add.s(1, 2) | work.double).enqueue()
         assert app.jobs.count(queue=FLOW_QUEUE)[State.BLOCKED] == 1
+
+
+def killed(_: Any) -> Any:
+    """In the place of the slices of a retry: the program ends here."""
+    raise ConnectionAbortedError
 
 
 @pytest.mark.row("F7")

@@ -666,6 +666,8 @@ def each_element_of_a_list() -> None:
     assert_type(numbers_to.s(3).each(text_of), Group[str])
     assert_type(numbers_to.s(3).each(text_of, width=3), Group[str])
     assert_type(numbers_to.s(3).each(add) | total, Chain[int])
+    assert_type(numbers_to.s(3).each(text_of, on_failure="partial"), Group[str])
+    assert_type(numbers_to.s(3).each(add, 2, on_failure="partial") | total, Chain[int])
 
 
 def a_call_behind_a_call() -> None:
@@ -699,6 +701,7 @@ def a_batch() -> None:
         assert_type(batch.add(add.s(1)), Job[int])
         assert_type(batch.add(add.s(1) | text_of), Job[str])
         assert_type(batch.add_many([add.s(1)]), list[Job[int]])
+        assert_type(batch.add_many((add.s(n) for n in range(3)), at=1_000), list[Job[int]])
     print(batch.counts().pending)
 
 

@@ -589,6 +589,19 @@ def each_of_a_result_that_is_no_list() -> None:
     add.s(1).each(spell)  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def a_position_that_is_no_number() -> None:
+    app.flows.batch("import").add_many([add.s(1)], at="first")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@app.task
+def numbers_to(n: int) -> list[int]:
+    return list(range(n))
+
+
+def each_with_an_unknown_policy() -> None:
+    numbers_to.s(3).each(add, on_failure="ignore")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+
 def a_callback_that_cannot_take_a_list() -> None:
     chord(group(add.s(1)), spell)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from mainspring.client import blocking
 from mainspring.common.handles import Handle
@@ -23,7 +24,7 @@ from mainspring.common.ids import derived_id, id_of, raw_id, raw_ids
 from mainspring.errors import InvalidOption, KeyTaken, NotFound
 from mainspring.flows.flow import Flow, is_task
 from mainspring.flows.plan import FlowPlanner
-from mainspring.flows.shape import FlowShape, ShapeNode
+from mainspring.flows.shape import FlowShape, ShapeNode, member_id
 from mainspring.flows.start import PIECE, FlowMembership
 from mainspring.jobs.call import Call, checked_calls
 from mainspring.jobs.job import Job
@@ -91,13 +92,19 @@ class Batch(Handle):
 
     add = blocking.twin(aadd)
 
-    async def aadd_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
-        """Add these calls, in pieces of up to 1,000 jobs: each piece is added as a whole, or not at all."""
+    async def aadd_many(self, calls: Iterable[Call[R]], *, at: int | None = None) -> list[Job[R]]:
+        """Add these calls, in pieces of up to 1,000 jobs: each piece is added as a whole, or not at all.
+
+        ``at`` is the position of the first call among all calls of the producer: 0 for the first one. The ids of the
+        jobs follow from the batch and the position. So a producer that was killed can open the batch again by its key,
+        start over at any earlier position, and makes no second job. ``job.created`` is False for a job that existed.
+        """
+        _check_position(at)
         await self.aopen()
         checked = checked_calls(self._app, calls)
         made: list[Job[R]] = []
         for first in range(0, len(checked), PIECE):
-            made += await self._add_piece(checked[first : first + PIECE])
+            made += await self._add_piece(checked[first : first + PIECE], None if at is None else at + first)
         return made
 
     add_many = blocking.twin(aadd_many)
@@ -175,14 +182,19 @@ class Batch(Handle):
     def _place(self) -> FlowMembership:
         return FlowMembership(raw_id(), self._id, (_set_of(self._id),))
 
-    async def _add_piece(self, calls: list[Call[R]]) -> list[Job[R]]:
+    async def _add_piece(self, calls: list[Call[R]], at: int | None) -> list[Job[R]]:
         planner = FlowPlanner(self._app, self._id, {})
-        ids = raw_ids(len(calls))
-        place = FlowPlace(self._id, before=(_set_of(self._id),))
+        members, n = _set_of(self._id), len(calls)
+        ids = raw_ids(n) if at is None else [member_id(members, at + each) for each in range(n)]
+        place = FlowPlace(self._id, before=(members,))
         for id, call in zip(ids, calls, strict=True):
             planner.add_member(call, id, place)
-        await self._app.client.enqueue(planner.batch(ids[0]))
-        return [Job(id, call.task, self._app.client, call.target.decode) for id, call in zip(ids, calls, strict=True)]
+        batch = planner.batch(ids[0]) if at is None else replace(planner.batch(raw_id()), retry=True)
+        replies = await self._app.client.enqueue(batch)
+        return [
+            Job(id, call.task, self._app.client, call.target.decode, created=reply.created)
+            for id, call, reply in zip(ids, calls, replies, strict=True)
+        ]
 
     def _plan(self) -> JobBatch:
         planner = FlowPlanner(self._app, self._id, self._settings)
@@ -220,6 +232,12 @@ def callback_call(app: Mainspring, wanted: Any, option: str, batch: UUID) -> Cal
         return call
     hint = f"{option}=task.s(...), or a task that takes the UUID of the batch."
     raise InvalidOption(option, wanted, "is neither a call nor a task", subject="app.flows.batch", hint=hint)
+
+
+def _check_position(at: int | None) -> None:
+    if at is not None and (not isinstance(at, int) or isinstance(at, bool) or at < 0):
+        hint = "The position of the first call, counted from 0: batch.add_many(calls, at=5000)."
+        raise InvalidOption("at", at, "must be a whole number, 0 or greater", subject="batch.add_many", hint=hint)
 
 
 def _need_call(call: Any) -> Flow[Any]:

@@ -94,16 +94,38 @@ class Flow(Handle, Generic[R_co]):
     def each(
         self: Flow[list[A]], task: Callable[Concatenate[A, Q], B], /, *args: Q.args, **kwargs: Q.kwargs
     ) -> Group[B]: ...
+    @overload
+    def each(
+        self: Flow[list[A]],
+        task: Callable[Concatenate[A, ...], Coroutine[Any, Any, B]],
+        /,
+        *args: Any,
+        on_failure: Literal["fail", "partial"],
+        **kwargs: Any,
+    ) -> Group[B]: ...
+    @overload
+    def each(
+        self: Flow[list[A]],
+        task: Callable[Concatenate[A, ...], B],
+        /,
+        *args: Any,
+        on_failure: Literal["fail", "partial"],
+        **kwargs: Any,
+    ) -> Group[B]: ...
 
     def each(self: Any, task: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Run the task once for each element of the result of this flow, which must be a list.
 
         The result is the list of the results, in the order of the elements. The number of elements is known when this
         flow has ended; a worker enqueues the jobs then.
+
+        ``on_failure`` is that of ``group``: with ``"partial"``, the jobs behind run when all elements have ended, with
+        the results of the elements that succeeded. A parameter of the task with this name is given by position.
         """
+        partial = _is_partial(kwargs.pop("on_failure", "fail"), "each")
         step = _step(self.app, task, args, kwargs, "each")
         _check_types(self, step, each=True)
-        return Chain(self, (Link("each", (step,)),))
+        return Chain(self, (Link("each", (step,), partial=partial),))
 
     def undo(self, task: Callable[Concatenate[R_co, ...], Any], /) -> Self:
         """Name the compensation: if the flow fails later, run the task with the result of this part of the flow.
@@ -173,6 +195,8 @@ class Link(NamedTuple):
     """``then``: one step with the result; ``fan``: several; ``each``: one for each element; ``after``: a flow."""
     targets: tuple[Any, ...]
     when: When = "fail"
+    partial: bool = False
+    """For ``each``: the part succeeds with the results of the elements that succeeded."""
 
 
 class Chain(Flow[R_co]):
@@ -292,10 +316,8 @@ def group(*calls: Any, on_failure: str = "fail") -> Any:
         calls = tuple(_iterated(calls[0]))
     if calls and all(map(is_task, calls)):
         return FanOut(calls)
-    if on_failure not in ("fail", "partial"):
-        raise InvalidOption("on_failure", on_failure, "must be 'fail' or 'partial'", subject="group")
-    members = [_need_flow(each, "group") for each in calls]
-    return Group(members, partial=on_failure == "partial")
+    partial = _is_partial(on_failure, "group")
+    return Group([_need_flow(each, "group") for each in calls], partial=partial)
 
 
 def chord(header: Flow[list[R]], callback: Callable[Concatenate[list[R], ...], B]) -> Chain[B]:
@@ -335,6 +357,12 @@ def _need_flow(value: Any, verb: str) -> Flow[Any]:
     raise InvalidOption(
         "calls", value, "is not a call", subject=verb, hint="A call is task.s(...), with its arguments."
     )
+
+
+def _is_partial(on_failure: str, verb: str) -> bool:
+    if on_failure not in ("fail", "partial"):
+        raise InvalidOption("on_failure", on_failure, "must be 'fail' or 'partial'", subject=verb)
+    return on_failure == "partial"
 
 
 def _one_app(members: Sequence[Flow[Any]]) -> Mainspring | None:

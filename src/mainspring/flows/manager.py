@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -12,26 +11,24 @@ import msgspec
 from mainspring.client import blocking
 from mainspring.common.duration import Duration, to_us
 from mainspring.common.handles import Reserved
-from mainspring.common.ids import id_text, parse_id, raw_id
-from mainspring.errors import InvalidOption, NotFound, WrongState
+from mainspring.common.ids import parse_id, raw_id
+from mainspring.errors import InvalidOption, NotFound
 from mainspring.flows.batch import CALLBACKS, Batch, callback_call
 from mainspring.flows.graph import FlowGraph, build_graph
-from mainspring.flows.info import FlowInfo, FlowState, build_flow, read_flow, shape_of
+from mainspring.flows.info import FlowInfo, FlowState, build_flow, read_flow
 from mainspring.flows.results import rows_of
+from mainspring.flows.retry import retry_flow
 from mainspring.flows.settings import flow_options
 from mainspring.flows.shape import ROOT_TASK
 from mainspring.jobs.job import Job
-from mainspring.jobs.query import Query, flow_mark
-from mainspring.jobs.records import Edge, FlowRetry, JobBody, JobRow
-from mainspring.states import Action, State
+from mainspring.jobs.query import Query
+from mainspring.jobs.records import JobBody, JobRow
+from mainspring.states import Action
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.jobs.keys import Key
     from mainspring.stores.base import Store
-
-RETRIED_AT_ONCE = 1_000
-"""The largest number of jobs that one retry of a flow can have."""
 
 _FOUND_BY: dict[str, dict[str, str]] = {
     "running": {"state": "blocked"}, "succeeded": {"state": "succeeded"},
@@ -145,23 +142,13 @@ class Flows(Reserved):
 
         Jobs that succeeded keep their results. Returns how many jobs wait or run again. ``WrongState`` while the flow
         is open or if it has succeeded, and if its compensations have run: enqueue such a flow anew.
+
+        More than 1,000 jobs are retried in slices. If the program is killed in between, call it again: it goes on, and
+        retries no job twice. Until then the flow does not end; after an hour it fails again.
         """
         store = await self._app.client.store()
         root = await self._root(store, id)
-        if root.state is not State.CANCELLED:
-            raise WrongState(UUID(bytes=root.id), "retry", root.state, frozenset({State.CANCELLED}))
-        retries = [FlowRetry(root.id)]
-        async for row in _jobs_that_failed(store, root):
-            body = _decode_body(row.record)
-            edges: Any = body.after  # the policies were written by the planner
-            after = tuple(Edge(bytes.fromhex(parent), policy) for parent, policy in edges)
-            retries.append(FlowRetry(row.id, after, tuple(map(bytes.fromhex, body.before))))
-        if len(retries) > RETRIED_AT_ONCE:
-            raise InvalidOption(
-                "flow", id_text(root.id), f"has {len(retries):,} jobs that did not succeed, and a retry takes up to "
-                f"{RETRIED_AT_ONCE:,}", subject="app.flows.retry", hint="Enqueue the flow anew.",
-            )  # fmt: skip
-        return len((await store.retry_flow(retries)).done)
+        return await retry_flow(self._app, store, root)
 
     retry = blocking.twin(aretry)
 
@@ -191,21 +178,3 @@ class Flows(Reserved):
         raise NotFound(
             "flow", str(wanted), hint="app.flows.list() shows the flows; a job that is no part of a flow has none."
         )
-
-
-async def _jobs_that_failed(store: Store, root: JobRow) -> AsyncIterator[JobRow]:
-    """The ended jobs of the flow that did not succeed."""
-    cursor: str | None = None
-    shape = shape_of(root)
-    undone = {node.id for node in shape.nodes if node.kind == "undo"}
-    query = Query(marks=(flow_mark(root.id),))
-    while True:
-        page = await store.find(query, limit=500, cursor=cursor)
-        for row in page.jobs:
-            if row.id.hex() in undone and row.state not in (State.CANCELLED, State.BLOCKED):
-                raise WrongState(UUID(bytes=root.id), "retry after its compensations have run", root.state, frozenset())
-            if row.state in (State.DEAD, State.CANCELLED):
-                yield row
-        cursor = page.cursor
-        if cursor is None:
-            return

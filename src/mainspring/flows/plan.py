@@ -167,7 +167,7 @@ class FlowPlanner:
         elif link.kind == "fan":
             self._plan_members(link.targets, part, partial=False)
         else:
-            self._plan_each(link.targets[0], part)
+            self._plan_each(link.targets[0], part, partial=link.partial)
 
     def _plan_group(self, group: Group[Any], part: Part) -> None:
         self._plan_members(group.members, part, partial=group.partial)
@@ -185,11 +185,12 @@ class FlowPlanner:
             for n, member in enumerate(members):
                 self._plan(member, Part(member_id(part.exit, n), part.after, (part.exit,), part.upstream))
 
-    def _plan_each(self, step: Step[Any], part: Part) -> None:
+    def _plan_each(self, step: Step[Any], part: Part, *, partial: bool) -> None:
         """A join that is open, and the job that adds its members when the elements are known, and closes it."""
         expander = derived_id(part.exit, b"each")
         self.add_join(
-            part.exit, Join(open=True), (*part.after, Edge(expander)), part.before, members=-1, partial=False
+            part.exit, Join(open=True, lenient=partial), (*part.after, Edge(expander)), part.before,
+            members=-1, partial=partial,
         )  # fmt: skip
         call = self._expander(step, part.exit)
         self.add_member(call, expander, FlowPlace(self.flow, part.after, (), {"items": part.upstream}))

@@ -54,6 +54,9 @@ cancelled (bypassed), else *badly*. The policy of the edge decides (:class:`~mai
 waits for one parent less, or it ends at once (cancelled: parent, or bypassed), or (``wait``, the parent is dead) the
 edge stays. A child that ends resolves its own children, and so on. The end of a job deletes its edges to parents.
 A parent that is deleted or pruned ends badly for its children, also for those with ``wait``.
+Where parents of a job disagree in one step, a parent that cancels the job wins over one that bypasses it, in any order.
+This holds for the parents that end by the acks of one turn, and for those that ended before an enqueue or
+``retry_flow``. Other calls may end parents one after the other; then the first one decides.
 
 *Joins.* A join is a blocked job that no worker runs. Its members are the jobs with ``before=(join,)``. When its last
 member has ended, and it is not open, it ends in the same step: as succeeded, or, if it is not ``lenient`` and a member
@@ -240,6 +243,8 @@ TallyBy = Literal["queue", "task", "error"]
 CHILDREN_AT_ONCE = 1_000
 """A join with more children resolves them in slices."""
 
+MOST_RETRIED = 1_000
+"""Jobs of one :meth:`Store.retry_flow`."""
 
 NUMBERS_KEPT = 86_400_000_000
 """Microseconds for which the last number of a bucket is remembered."""
@@ -563,7 +568,10 @@ class Store(Protocol):
         members that ended badly: its total is its members that ended well, and the jobs that name it in ``before``.
         ``before`` of a live join adds the job to it again, as to an open one.
         A job in another state is ``refused``, and a key that another job holds is in ``held``; they change nothing, and
-        the others are retried. At most 1,000 jobs.
+        the others are retried. A job that does not exist is left out. Of a job that is named twice the first entry
+        holds, and the job is reported once. A parent, named in ``after``, of a job that would be retried must exist:
+        else ``StoreConflict`` names both, and nothing changes. A job in ``before`` that does not exist or does not wait
+        is left out. At most ``MOST_RETRIED`` entries: ``StoreConflict``.
         """
         raise NotProvided
 

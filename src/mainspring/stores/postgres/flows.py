@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mainspring.errors import StoreConflict
 from mainspring.jobs.records import ActResult, Edge, FlowRetry, JoinRow, NewJob
 from mainspring.stores.postgres.driver.arrays import flags, numbers
 from mainspring.stores.postgres.driver.constants import EDGE_HOLD, EDGE_MEMBER, IS_JOIN
 from mainspring.stores.postgres.driver.database import Database
 from mainspring.stores.postgres.jobs.actions import act_reply
 from mainspring.stores.postgres.jobs.follow_ups import followed_bits
-
-MOST_RETRIED = 1_000
-"""Jobs of one ``retry_flow``."""
+from mainspring.stores.shared.retries import distinct_retries
 
 _COLUMNS = "id, open, total, succeeded, dead, cancelled, bypassed"
 _CLOSE = f"select {_COLUMNS}, woken from {{schema}}.close_join_v1(%(join)s, %(now)s::bigint)"
@@ -52,9 +49,7 @@ async def waits_for(db: Database, job: bytes, limit: int) -> list[Edge]:
 
 
 async def retry_flow(db: Database, retries: Sequence[FlowRetry]) -> ActResult:
-    if len(retries) > MOST_RETRIED:
-        raise StoreConflict(f"one call retries at most {MOST_RETRIED} jobs of a flow, not {len(retries)}")
-    distinct = list({retry.id: retry for retry in retries}.values())
+    distinct = distinct_retries(retries)
     edges = [(at, edge) for at, retry in enumerate(distinct, start=1) for edge in retry.after]
     before = [(at, join) for at, retry in enumerate(distinct, start=1) for join in retry.before]
     params = {

@@ -8,13 +8,12 @@ from uuid import UUID
 
 from mainspring.errors import StoreConflict
 from mainspring.jobs.records import ActResult, Edge, FlowRetry, JoinRow
+from mainspring.stores.shared.retries import distinct_retries
 
 from . import rows
 from .driver.client import RedisClient
 from .driver.constants import EDGE_CODE_MEMBER, EDGE_CODES, JOIN_FIELDS, REFUSED_NO_PARENT, STATES
 
-MOST_RETRIES: Final = 1_000
-"""Jobs that one script retries."""
 SLICE: Final = 1_000
 """Jobs that are read at once."""
 
@@ -62,12 +61,7 @@ async def waits_for(client: RedisClient, job: bytes, limit: int) -> list[Edge]:
 
 
 async def retry_flow(client: RedisClient, retries: Sequence[FlowRetry]) -> ActResult:
-    if len(retries) > MOST_RETRIES:
-        raise StoreConflict(
-            f"a retry of {len(retries):,} jobs is larger than the {MOST_RETRIES:,} that one script retries",
-            hint="Retry the flow in several calls.",
-        )
-    words = [word for each in retries for word in (each.id, pack_edges(each.after, each.before))]
+    words = [word for each in distinct_retries(retries) for word in (each.id, pack_edges(each.after, each.before))]
     reply = await client.run("retry_flow", *words)
     if reply[0] == REFUSED_NO_PARENT.encode():
         raise no_parent(*reply[1:])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from mainspring.jobs.records import ActResult, Edge, FlowRetry, JoinRow
 from mainspring.states import Action, State, sources
+from mainspring.stores.shared.retries import distinct_retries
 
 from .driver.constants import FLAG_HAS_CHILDREN, FLAG_JOIN
 from .driver.statements import sizes
@@ -57,9 +58,9 @@ def retry_flow(tx: Tx, retries: Sequence[FlowRetry]) -> ActResult:
     places: dict[bytes, tuple[str, Placement, int]] = {}
     refused: list[tuple[bytes, State]] = []
     held: list[tuple[bytes, bytes]] = []
-    for retry in retries:
+    for retry in distinct_retries(retries):
         found = table_and_state(tx, retry.id)
-        if found is None or retry.id in revived:
+        if found is None:
             continue
         table, state = found
         holder = retake_key(tx, retry.id) if state in sources(Action.RETRY_FLOW) else None

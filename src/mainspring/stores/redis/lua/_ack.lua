@@ -26,10 +26,12 @@ local function correct_rates(buckets, ack)
   correct_costs(buckets, ack[13] and unspent(buckets) or ack[12], ack[11])
 end
 
+local ended, ended_now = {}, {} -- jobs that finish() gets together when all acks were read; the outcome of each
+
 -- Keeps the error and the run time of an attempt that ends its job.
 local function keep_end(id, head, ack, error)
   if error then call('HSET', ERRORS, id, error) end
-  head[ERROR], head[RAN] = error and true, ack[15]
+  head[ERROR], head[RAN], ended_now[id] = error and true, ack[15], ack[1]
 end
 
 -- The job crashed in a process of its own: a crash for which no other job can be charged.
@@ -38,19 +40,22 @@ local function apply_crash(id, head, ack, error)
   take_back_job(id, head, {true, true, ack[16], ack[3], ack[2] == {DEAD}}, function(to)
     keep_end(id, head, ack, error)
     if to == {DEAD} then head[MORE].e = ack[8] or nil end
-  end)
+  end, ended)
 end
 
 -- The attempt ends the job. `order`: the reason of a cancel order, which decides against any other end.
 local function end_job(id, head, ack, result, error, order)
   local to, reason, label = ack[2], ack[3], ack[8]
   keep_end(id, head, ack, error)
-  if order then return finish(id, head, {CANCELLED}, {BY_USER}, order ~= '' and order) end
+  if order then
+    ended[#ended + 1] = {id, head, {CANCELLED}, {BY_USER}, order ~= '' and order}
+    return
+  end
   if to == {DEAD} then head[MORE].e = label or nil end
   head[RESULT_APART] = result and #result > {LARGE}
   if head[RESULT_APART] then call('HSET', RESULTS, id, result) end
   head[RESULT] = head[RESULT_APART] and '' or result
-  return finish(id, head, to, reason)
+  ended[#ended + 1] = {id, head, to, reason}
 end
 
 local function apply_ack(id, head, ack, result, error)
@@ -74,7 +79,10 @@ end
 
 local function check_and_apply(id, token, worker, ack, result, error, already, stale)
   local head = live(id)
-  if head and head[STATE] == {RUNNING} and head[TOKEN] == token and head[WORKER] == worker then
+  if ended_now[id] then
+    local list = head[TOKEN] == token and ended_now[id] == ack[1] and already or stale
+    list[#list + 1] = {id, token}
+  elseif head and head[STATE] == {RUNNING} and head[TOKEN] == token and head[WORKER] == worker then
     apply_ack(id, head, ack, result, error)
   else
     local list = is_repeated(id, token, worker, ack[1]) and already or stale
@@ -190,5 +198,6 @@ local function apply_acks(worker, plain, first)
     local id, token, result, error = struct.unpack('>c16dI4c0I4c0', ARGV[n + 1])
     check_and_apply(id, token, worker, ack, ack[9] and result, ack[10] and error, already, stale)
   end
+  finish_all(ended)
   return already, stale
 end

@@ -83,6 +83,17 @@ local function count_member(id, head, counted, ending)
   if counted == {JOIN_DEAD} and join[counted] == 1 and head[CHILDREN] then free_callbacks(id, ending) end
 end
 
+-- A child ends with its parent, once. If other parents in `ending` bypass it, a parent that cancels it decides.
+local function end_child(id, head, effect, ending)
+  local found, reason = ending[id], effect == FAIL and {PARENT} or {BYPASSED}
+  if not found then
+    ending[id] = {id, head, {CANCELLED}, reason}
+    ending[#ending + 1] = ending[id]
+  elseif effect == FAIL then
+    found[4] = reason
+  end
+end
+
 -- Resolves edges [child, code, child, code, ...] of a parent. Adds to `ending` the children that end with it. Returns
 -- the edges that stay [code, child, ...].
 local function resolve_edges(parent, edges, verdict, counted, ending)
@@ -100,7 +111,7 @@ local function resolve_edges(parent, edges, verdict, counted, ending)
       if head and effect == GO_ON then
         go_on(id, head, ending)
       elseif head then
-        ending[#ending + 1] = {id, head, {CANCELLED}, effect == FAIL and {PARENT} or {BYPASSED}}
+        end_child(id, head, effect, ending)
       end
     end
   end

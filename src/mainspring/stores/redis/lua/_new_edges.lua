@@ -63,14 +63,15 @@ end
 local function settle(id, head, edges, ending)
   local parents, codes = parents_in(edges)
   head[DEPS], changed[id] = head[DEPS] - 1, true
-  local waits = {}
+  local waits, reason = {}, nil
   for _, parent in ipairs(parents) do
     local effect = effect_now(parent, codes[parent])
-    if effect == FAIL or effect == BYPASS then
-      ending[#ending + 1] = {id, head, {CANCELLED}, effect == FAIL and {PARENT} or {BYPASSED}}
-      return false
-    end
+    if effect == FAIL or effect == BYPASS and not reason then reason = effect == FAIL and {PARENT} or {BYPASSED} end
     if effect == STAY then waits[#waits + 1] = parent end
+  end
+  if reason then
+    ending[#ending + 1] = {id, head, {CANCELLED}, reason}
+    return false
   end
   for _, parent in ipairs(waits) do add_edge(parent, id, codes[parent]) end
   if head[MORE].j then flows.end_join(id, head, ending) end

@@ -26,14 +26,16 @@ end
 
 -- Moves the job; the caller has kept its attempt. `charge`: [whether the crash counts for this job, whether it is known
 -- that this job caused it, delays, the reason of a dead job, whether the job is dead in any case]. `note`, if there is
--- one, is called before the job ends, with its final state. Returns the new state.
-local function take_back_job(id, head, charge, note)
+-- one, is called before the job ends, with its final state. `later`: a list for finish_all(), which the caller calls,
+-- instead of the end at once. Returns the new state.
+local function take_back_job(id, head, charge, note, later)
   local order = head[MORE].o
   head[ATTEMPT] = head[ATTEMPT] - 1
   if charge[1] then head[CRASHES] = head[CRASHES] + 1 end
   local to, reason = end_of_taken(head, charge)
   if not to then return return_job(id, head, charge[1], charge[3]) end
   if note then note(to) end
-  finish(id, head, to, reason, order and order ~= '' and order)
+  local ending = {id, head, to, reason, order and order ~= '' and order}
+  if later then later[#later + 1] = ending else finish(unpack(ending, 1, 5)) end
   return to
 end

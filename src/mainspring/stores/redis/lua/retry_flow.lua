@@ -2,13 +2,14 @@
 -- retry_flow: dead | cancelled -> blocked, and from there as a new job: ready, blocked, cancelled or succeeded
 -- args: now, then for each job two arguments: its id, and its edges (see enqueue.lua)
 -- returns ids done, refused [id, state], held [id, holder]; or a refusal of all: {REFUSED_NO_PARENT}, child, parent
-local retried, done, refused, held, seen = {}, {}, {}, {}, {}
+local retried, done, refused, held = {}, {}, {}, {}
 
 local function can_retry(head) return head[STATE] == {DEAD} or head[STATE] == {CANCELLED} end
 
 local function check_parents(id, edges)
   local head, parents = anywhere(id), split_edges(edges)
-  for first = 1, head and can_retry(head) and #parents or 0, {EDGE_BYTES} do
+  local is_retried = head and can_retry(head) and not rival(id, head)
+  for first = 1, is_retried and #parents or 0, {EDGE_BYTES} do
     local parent = sub(parents, first, first + {ID_BYTES} - 1)
     if parent == id or not anywhere(parent) then return {{REFUSED_NO_PARENT}, id, parent} end
   end
@@ -32,7 +33,7 @@ end
 
 local function retry(id, edges)
   local head = anywhere(id)
-  if not head or seen[id] then return end
+  if not head then return end
   if not can_retry(head) then
     refused[#refused + 1] = {id, head[STATE]}
     return
@@ -43,7 +44,6 @@ local function retry(id, edges)
     return
   end
   block(id, head)
-  seen[id] = true
   local parents, targets = split_edges(edges)
   retried[#retried + 1], done[#done + 1] = {id, head, parents, targets}, id
 end

@@ -70,26 +70,31 @@ class OwnedJob(NamedTuple):
 def apply_acks(tx: Tx, worker: str, acks: Sequence[Ack]) -> AckVerdicts:
     """Apply the acks of a worker: plain successes in bulk, all others one by one."""
     verdicts = AckVerdicts()
+    ended: list[EndedParent] = []
     plain = [ack for ack in acks if ack.to is State.SUCCEEDED]
-    if plain and _apply_successes(tx, worker, plain):
+    if plain and _apply_successes(tx, worker, plain, ended):
         acks = [ack for ack in acks if ack.to is not State.SUCCEEDED] if len(plain) < len(acks) else ()
     for ack in acks:
-        _apply_one(tx, worker, ack, verdicts)
+        _apply_one(tx, worker, ack, verdicts, ended)
+    resolve(tx, ended)
     return verdicts
 
 
 # ---- successes in bulk -------------------------------------------------------------------------------------
 
 
-def _apply_successes(tx: Tx, worker: str, acks: Sequence[Ack]) -> bool:
-    """Apply plain successes in bulk. False, and nothing changed, unless all of them could be applied."""
+def _apply_successes(tx: Tx, worker: str, acks: Sequence[Ack], ended: list[EndedParent]) -> bool:
+    """Apply plain successes in bulk, and add those with children to ``ended``.
+
+    False, and nothing changed, unless all of them could be applied.
+    """
     execute = tx.cursor.execute
     execute("savepoint successes")
     try:
         parents: list[bytes] = []
         good = _move_succeeded(tx, worker, acks, parents) == len(acks)
-        if good and parents:
-            resolve(tx, [EndedParent(parent, State.SUCCEEDED) for parent in parents])
+        if good:
+            ended += [EndedParent(parent, State.SUCCEEDED) for parent in parents]
     except Exception as error:
         if not is_unstorable(error):
             raise
@@ -134,7 +139,7 @@ def _delete_others(tx: Tx, ids: list[bytes], corrections: Sequence[Ack]) -> list
 # ---- one ack -----------------------------------------------------------------------------------------------
 
 
-def _apply_one(tx: Tx, worker: str, ack: Ack, verdicts: AckVerdicts) -> None:
+def _apply_one(tx: Tx, worker: str, ack: Ack, verdicts: AckVerdicts, ended: list[EndedParent]) -> None:
     lease = (ack.id, ack.token)
     try:
         found = tx.first("owned_job", (ack.id,))
@@ -145,7 +150,7 @@ def _apply_one(tx: Tx, worker: str, ack: Ack, verdicts: AckVerdicts) -> None:
             verdicts.unstorable.append(lease)
         else:
             with tx.savepoint("ack"):
-                _move(tx, worker, ack, job)
+                _move(tx, worker, ack, job, ended)
     except Exception as error:
         if not is_unstorable(error):
             raise
@@ -158,7 +163,7 @@ def _was_applied(tx: Tx, worker: str, ack: Ack) -> bool:
     return bool(tx.all("ended_by", values))
 
 
-def _move(tx: Tx, worker: str, ack: Ack, job: OwnedJob) -> None:
+def _move(tx: Tx, worker: str, ack: Ack, job: OwnedJob, ended: list[EndedParent]) -> None:
     """Keep the attempt, leave the limits, and move the job to its next state."""
     ordered = job.flags & FLAG_CANCEL_ORDERED
     if ordered or ack.to is not State.SUCCEEDED:
@@ -170,11 +175,11 @@ def _move(tx: Tx, worker: str, ack: Ack, job: OwnedJob) -> None:
         release_jobs(tx, [(ack.id, job.buckets)])
     if ack.outcome is Outcome.CRASHED:
         charge = CrashCharge(True, True, ack.delays, ack.reason or Reason.CRASHED, ack.to is State.DEAD)
-        take_back(tx, _taken(ack, job), charge, worker, ack)
+        take_back(tx, _taken(ack, job), charge, worker, ack, later=ended)
         return
     attempt = job.attempt - 1 if ack.refund else job.attempt
     if ordered or ack.to in FINAL:
-        finish(tx, ack.id, job.flags, _ending(worker, ack, job, attempt))
+        finish(tx, ack.id, job.flags, _ending(worker, ack, job, attempt), ended)
     elif ack.to is State.READY:
         _hand_back(tx, ack, job, attempt)
     else:
@@ -294,14 +299,21 @@ class CrashCharge(NamedTuple):
         return self.delays[min(crashes, len(self.delays)) - 1] if self.charged and self.delays else 0
 
 
-def take_back(tx: Tx, job: TakenJob, charge: CrashCharge, worker: str | None = None, ack: Ack | None = None) -> State:
-    """Move the job and return its new state. ``worker`` stays readable as its owner; after a rescue none does."""
+def take_back(
+    tx: Tx, job: TakenJob, charge: CrashCharge, worker: str | None = None, ack: Ack | None = None, *,
+    later: list[EndedParent] | None = None,
+) -> State:  # fmt: skip
+    """Move the job and return its new state. ``worker`` stays readable as its owner; after a rescue none does.
+
+    ``later``: see :func:`finish`.
+    """
     attempt, crashes = job.attempt - 1, job.crashes + charge.charged
     ending = _end_of_taken(job, charge, crashes)
     if ending is not None:
         ran, error, label = (None, None, None) if ack is None else (ack.run_us, ack.error, ack.label)
         note = job.cancel_order or None
-        finish(tx, job.job, job.flags, JobEnding(*ending, worker, attempt, crashes, ran, None, error, label, note))
+        made = JobEnding(*ending, worker, attempt, crashes, ran, None, error, label, note)
+        finish(tx, job.job, job.flags, made, later)
         return ending[0]
     lane = suspect_lane_of(job.lane, job.buckets) if is_suspect(crashes, job.crash_limit) else job.lane
     delay = charge.delay(crashes)

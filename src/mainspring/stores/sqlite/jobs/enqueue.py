@@ -230,7 +230,7 @@ class NewEdges:
         return self._tx.run("add_edge", {"parent": parent, "child": child, "policy": policy})
 
     def _wait_for_parents(self, job: NewJob | FlowRetry) -> None:
-        """Add the edges to live parents; parents that ended before are resolved at once. The first bad one decides."""
+        """Add the edges to live parents. Parents that ended before are resolved: a cancel wins over a bypass."""
         waits: list[Edge] = []
         for edge in job.after:
             parent = self._parent_of(job, edge)
@@ -241,7 +241,8 @@ class NewEdges:
             if verdict is Verdict.KEEP:
                 waits.append(edge)
             elif verdict is not Verdict.RELEASE:
-                self.ended.setdefault(job.id, Reason(verdict.value))
+                reason = Reason(verdict.value)
+                self.ended[job.id] = Reason.PARENT if Reason.PARENT in (reason, self.ended.get(job.id)) else reason
         if job.id not in self.ended:
             for edge in waits:
                 self._deps[job.id] += self._add(edge.parent, job.id, edge.policy)

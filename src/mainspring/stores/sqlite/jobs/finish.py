@@ -48,11 +48,18 @@ class JobEnding(NamedTuple):
     note: str | None = None
 
 
-def finish(tx: Tx, job: bytes, flags: int, ending: JobEnding) -> None:
-    """Move a live job to history, insert its follow-up jobs, and resolve its children."""
+def finish(tx: Tx, job: bytes, flags: int, ending: JobEnding, later: list[EndedParent] | None = None) -> None:
+    """Move a live job to history, insert its follow-up jobs, and resolve its children.
+
+    With ``later``, a job with children is added to this list. The caller resolves all of them together.
+    """
     _move(tx, job, flags, ending)
     if flags & FLAG_HAS_CHILDREN:
-        resolve(tx, [EndedParent.of(tx, job, flags, ending.state, ending.reason)])
+        ended = EndedParent.of(tx, job, flags, ending.state, ending.reason)
+        if later is None:
+            resolve(tx, [ended])
+        else:
+            later.append(ended)
 
 
 def finish_waiting(tx: Tx, job: bytes, reason: Reason, note: str | None = None) -> bool:
@@ -186,14 +193,14 @@ def _resolve_round(tx: Tx, ended: Sequence[EndedParent], rows: Sequence[_ChildEd
 
 
 def _resolve_child(tx: Tx, edges: Sequence[_ChildEdge], parents: dict[bytes, EndedParent]) -> EndedParent | None:
-    """The first edge that ends the child decides; else the child waits for fewer parents.
+    """An edge that cancels the child decides, then an edge that bypasses it; else the child waits for fewer parents.
 
     The end of a member never ends its join at once. Returns the child if it has children to resolve.
     """
     child = edges[0]
     members = [parents[edge.parent] for edge in edges if edge.policy == EDGE_MEMBER]
     has_first_death = bool(members) and _count_members(tx, child.child, members)
-    released = len(members)
+    released, reasons = len(members), set[Reason]()
     for edge in edges:
         if edge.policy == EDGE_MEMBER:
             continue
@@ -201,7 +208,9 @@ def _resolve_child(tx: Tx, edges: Sequence[_ChildEdge], parents: dict[bytes, End
         if verdict is Verdict.RELEASE:
             released += 1
         elif verdict is not Verdict.KEEP:
-            return _end_child(tx, child, Reason(verdict.value))
+            reasons.add(Reason(verdict.value))
+    if reasons:
+        return _end_child(tx, child, Reason.PARENT if Reason.PARENT in reasons else Reason.BYPASSED)
     if child.flags & FLAG_JOIN:
         return _wait_or_end(tx, child, released, has_first_death=has_first_death)
     if released:

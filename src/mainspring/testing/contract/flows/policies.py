@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from mainspring.common.clock import MovableClock
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.query import Query
-from mainspring.jobs.records import Edge, Join, Retention
+from mainspring.jobs.records import Edge, FlowRetry, Join, Retention
 from mainspring.states import Action, Reason, State
 from mainspring.stores.base import Store
-from mainspring.testing.contract.hands import HOUR, Hand, ending, job, lease, put_in, state
+from mainspring.testing.contract.hands import HOUR, Hand, ending, job, lease, put_in, row, state
 
 __all__ = ["TestPolicies", "TestPolicyDead", "TestPolicyWait"]
 
@@ -84,7 +86,7 @@ class TestPolicies:
         assert await ending(store, other) == FAILED
 
     async def test_two_edges_with_opposite_policies(self, store: Store) -> None:
-        """The first bad or bypassing edge decides, and the job ends once."""
+        """Of two ends in two steps the first decides, and the job ends once."""
         left, right = job(queue="l"), job(queue="r")
         child = job(after=[Edge(left.id, "failed"), Edge(right.id, "fail")])
         await put_in(store, left, right, child)
@@ -93,6 +95,40 @@ class TestPolicies:
         assert await ending(store, child) == BYPASSED
         await hand.kill(await hand.take_one("r/any"))
         assert await ending(store, child) == BYPASSED
+
+    @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["bypass first", "cancel first"])
+    @pytest.mark.parametrize("bypasses", ["skip", "failed"])
+    async def test_a_cancel_wins_over_a_bypass_in_one_turn(
+        self, store: Store, bypasses: Literal["skip", "failed"], order: tuple[int, int]
+    ) -> None:
+        left, right = job(queue="l"), job(queue="r")
+        edges = [Edge(left.id, bypasses), Edge(right.id, "fail")]
+        child = job(after=[edges[n] for n in order])
+        behind = job(after=[child])
+        await put_in(store, left, right, child, behind)
+        hand = await Hand(store).join()
+        first, second = lease(await hand.take_one("l/any")), lease(await hand.take_one("r/any"))
+        end = Ack.succeeded(first) if bypasses == "failed" else Ack.dead(first, b"{}", Reason.NOT_RETRYABLE)
+        acks = [end, Ack.dead(second, b"{}", Reason.NOT_RETRYABLE)]
+        await hand.turn(*(acks[n] for n in order))
+        assert await ending(store, child) == FAILED
+        assert await ending(store, behind) == FAILED
+
+    @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["bypass first", "cancel first"])
+    async def test_a_cancel_wins_over_a_bypass_of_ended_parents(self, store: Store, order: tuple[int, int]) -> None:
+        left, right = job(queue="l"), job(queue="r")
+        await put_in(store, left, right)
+        hand = await Hand(store).join()
+        await hand.kill(await hand.take_one("l/any"))
+        await hand.kill(await hand.take_one("r/any"))
+        edges = [Edge(left.id, "skip"), Edge(right.id, "fail")]
+        after = tuple(edges[n] for n in order)
+        child = job(after=after)
+        await put_in(store, child)
+        assert await ending(store, child) == FAILED
+        await store.retry_flow([FlowRetry(child.id, after)])
+        assert await ending(store, child) == FAILED
+        assert (await row(store, child)).epoch == 2
 
 
 @pytest.mark.asyncio

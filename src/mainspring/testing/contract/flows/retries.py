@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.common.ids import new_id
+from mainspring.common.ids import id_of, new_id
+from mainspring.errors import StoreConflict
 from mainspring.jobs.query import Query
 from mainspring.jobs.records import FLOW_KEEP, Edge, FlowRetry, Join, JoinRow
 from mainspring.states import Action, Reason, State
-from mainspring.stores.base import Store
+from mainspring.stores.base import MOST_RETRIED, Store
 from mainspring.testing.contract.hands import Hand, ending, ids, job, put_in, row, state
 
 __all__ = ["TestRetryOfFlows"]
@@ -81,6 +82,56 @@ class TestRetryOfFlows:
         said = await store.retry_flow([FlowRetry(done.id), FlowRetry(waits.id), FlowRetry(new_id().bytes)])
         assert said.done == ()
         assert set(said.refused) == {(done.id, State.SUCCEEDED), (waits.id, State.READY)}
+
+    async def test_of_a_job_that_is_named_twice_the_first_entry_holds(self, store: Store) -> None:
+        good, dead, done = job(queue="g"), job(queue="d"), job(queue="done")
+        child = job(queue="c", after=[dead])
+        await put_in(store, good, dead, child, done)
+        hand = await Hand(store).join()
+        await hand.succeed(await hand.take_one("done/any"))
+        await hand.kill(await hand.take_one("d/any"))
+        first, second = FlowRetry(child.id, after=(Edge(good.id),)), FlowRetry(child.id, after=(Edge(dead.id),))
+        said = await store.retry_flow([first, FlowRetry(done.id), second, FlowRetry(done.id)])
+        assert (said.done, said.refused) == ((child.id,), ((done.id, State.SUCCEEDED),))
+        assert (await row(store, child)).epoch == 2
+        assert await store.waits_for(child.id) == [Edge(good.id)]
+
+    async def test_a_missing_parent_is_refused_and_nothing_is_retried(self, store: Store) -> None:
+        parent = job(queue="p")
+        child, other = job(after=[parent]), job(queue="p")
+        await put_in(store, parent, child, other)
+        hand = await Hand(store).join()
+        await hand.kill(*await hand.take(2, "p/any"))
+        await store.act(Action.DELETE, Query(ids=(parent.id,)))
+        retries = [FlowRetry(other.id), FlowRetry(child.id, after=(Edge(parent.id, "ignore"),))]
+        with pytest.raises(StoreConflict, match=str(id_of(parent.id))):
+            await store.retry_flow(retries)
+        assert await ending(store, child) == (State.CANCELLED, Reason.PARENT)
+        assert await state(store, other) == State.DEAD
+
+    async def test_parents_of_jobs_that_are_not_retried_may_be_missing(self, store: Store) -> None:
+        gone, live = new_id().bytes, job(queue="l")
+        await put_in(store, live)
+        said = await store.retry_flow([FlowRetry(live.id, after=(Edge(gone),)), FlowRetry(gone, after=(Edge(gone),))])
+        assert (said.done, said.refused) == ((), ((live.id, State.READY),))
+
+    async def test_a_target_that_is_missing_or_does_not_wait_is_left_out(self, store: Store) -> None:
+        ready, dead = job(queue="r"), job(queue="d")
+        await put_in(store, ready, dead)
+        hand = await Hand(store).join()
+        await hand.kill(await hand.take_one("d/any"))
+        said = await store.retry_flow([FlowRetry(dead.id, before=(new_id().bytes, ready.id))])
+        assert said.done == (dead.id,)
+        assert (await state(store, dead), await state(store, ready)) == (State.READY, State.READY)
+
+    async def test_more_jobs_than_one_call_takes_are_refused(self, store: Store) -> None:
+        dead = job()
+        await put_in(store, dead)
+        hand = await Hand(store).join()
+        await hand.kill(await hand.take_one())
+        with pytest.raises(StoreConflict, match="at most 1,000"):
+            await store.retry_flow([FlowRetry(dead.id)] * (MOST_RETRIED + 1))
+        assert await state(store, dead) == State.DEAD
 
     async def test_a_dead_parent_that_is_not_retried_ends_the_child_again(self, store: Store) -> None:
         parent = job(queue="p")

@@ -184,8 +184,7 @@ class FlowModel(Model):
             if job.id not in ends and job.id not in self.joins and not made.waits_for:
                 self._unblock(made)
         for id, reasons in ends.items():
-            row = self.truth.rows.get(id)
-            chosen = row.reason if row is not None and row.reason in reasons else reasons[0]
+            chosen = Reason.PARENT if Reason.PARENT in reasons else reasons[0]
             self._end_waiting(self.jobs[id], State.CANCELLED, chosen)
         for job in jobs:
             if job.id in self.joins:
@@ -374,9 +373,12 @@ class FlowModel(Model):
         """None: a parent does not exist."""
         chosen: dict[bytes, FlowRetry] = {}
         refused: list[tuple[bytes, State]] = []
+        first: dict[bytes, FlowRetry] = {}
         for retry in retries:
+            first.setdefault(retry.id, retry)
+        for retry in first.values():
             job = self.jobs.get(retry.id)
-            if job is not None and retry.id not in chosen:
+            if job is not None:
                 if job.state in (State.DEAD, State.CANCELLED):
                     chosen[retry.id] = retry
                 else:
