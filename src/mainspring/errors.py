@@ -44,6 +44,7 @@
     │   ├── SoftTimeout (TimeoutError)
     │   ├── HardTimeout (TimeoutError)
     │   ├── WorkerCrashed
+    │   ├── ChildDied                       the child process of a pool died; has .how
     │   ├── WorkerLost
     │   ├── Undecodable
     │   ├── ResultNotSerializable

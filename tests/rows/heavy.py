@@ -16,6 +16,7 @@ from mainspring import Context, Depends, Mainspring, Snooze
 
 app = Mainspring()
 app.pool(name="short-lived", max=1, max_jobs_per_child=3)
+app.pool(name="aged", max=1, max_age="1ms")
 app.pool(name="small", max=1, max_memory_per_child="200MB")
 
 if "HEAVY_BREAKS" in os.environ:
@@ -152,6 +153,11 @@ def echo(text: str) -> str:
 @app.task(executor="process", pool="short-lived")
 def counted(n: int) -> int:
     note("counted", n)
+    return os.getpid()
+
+
+@app.task(executor="process", pool="aged")
+def aged() -> int:
     return os.getpid()
 
 

@@ -178,6 +178,13 @@ def test_a_child_is_replaced_when_it_has_grown(heavy: Any, work: Any) -> None:
         assert heavy.grow_small.enqueue(1_000).result(timeout=LONG) != first
 
 
+@pytest.mark.option("pool.max_age")
+def test_a_child_is_replaced_when_it_is_old(heavy: Any, work: Any) -> None:
+    with work():
+        pids = [heavy.aged.enqueue().result(timeout=LONG) for _ in range(3)]
+    assert len(set(pids)) == 3
+
+
 @pytest.mark.row("P7")
 def test_a_drain_waits_for_the_body_and_ends_the_children(heavy: Any, work: Any, tmp_path: Path) -> None:
     worker = work(drain="60s")

@@ -22,9 +22,9 @@ from mainspring.observe import logs
 from mainspring.pools.channel import MessageReader
 from mainspring.pools.process import CHANNEL
 from mainspring.pools.records import (
-    CannotStart,
     ChildTarget,
     Close,
+    ImportFailed,
     Ready,
     decode_target,
     decode_to_child,
@@ -62,9 +62,9 @@ def main() -> int:
     try:
         config = _import_config(target)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything while it is imported
-        link.send(CannotStart(explain_error(error)))
+        link.send(ImportFailed(explain_error(error)))
         return 1
-    child = _Child(target, config, SharedState.attach(shared_state), reader, link, int((boottime() - began) * 1e6))
+    child = _PoolChild(target, config, SharedState.attach(shared_state), reader, link, int((boottime() - began) * 1e6))
     return child.run()
 
 
@@ -109,7 +109,7 @@ def _import_config(target: ChildTarget) -> Any:
     return config._replace(tasks=tasks, logs=target.logs)
 
 
-class _Child:
+class _PoolChild:
     """The process after its imports: the control thread serves the channel, the main thread runs bodies."""
 
     def __init__(
@@ -152,7 +152,7 @@ class _Child:
         try:
             environment.state = await lifespans.start()
         except Exception as error:  # noqa: BLE001 - user code
-            self._link.send(CannotStart(explain_error(error)))
+            self._link.send(ImportFailed(explain_error(error)))
             self._code = 1
             self._made.set()
             return

@@ -80,7 +80,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     import_us: int
 
 
-class CannotStart(msgspec.Struct, frozen=True, tag="cannot_start"):
+class ImportFailed(msgspec.Struct, frozen=True, tag="import_failed"):
     """The child could not import the app or start a lifespan, and ends. ``text`` is for people."""
 
     text: str
@@ -141,7 +141,7 @@ class StackText(msgspec.Struct, frozen=True, tag="stack"):
     text: str
 
 
-FromChild = Ready | CannotStart | JobReport | JobEnded | JobsGivenBack | BodyStuck | BodyWaits | ChildBeat | StackText
+FromChild = Ready | ImportFailed | JobReport | JobEnded | JobsGivenBack | BodyStuck | BodyWaits | ChildBeat | StackText
 
 
 def encode(message: Any) -> bytes:

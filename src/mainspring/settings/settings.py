@@ -16,7 +16,6 @@ from mainspring.common.sizes import Size
 from mainspring.errors import InvalidOption, UnknownOption, did_you_mean, mask_url
 from mainspring.jobs.records import Retention
 from mainspring.options.table import options_for, resolve_options
-from mainspring.pools.declare import refuse_undeclared
 from mainspring.settings.project import default_name, default_url
 from mainspring.settings.table import OF_ONE_RUN, TABLE, WORKER
 from mainspring.tasks.declaration import no_version
@@ -209,6 +208,8 @@ class AppSettings:
         """The configuration of a worker of this app."""
         resolved = self.worker(given)
         specs = {name: spec._replace(result_limit=self.result_limit) for name, spec in tasks.specs().items()}
+        from mainspring.pools.declare import refuse_undeclared  # not at the top: see below
+
         refuse_undeclared(specs.values(), pools)
         if self.version is None and (pinned := [name for name, spec in specs.items() if spec.pinned]):
             raise no_version(pinned[0])

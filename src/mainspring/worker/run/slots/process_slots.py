@@ -24,12 +24,12 @@ from mainspring.pools.process import PoolProcess, describe_exit
 from mainspring.pools.records import (
     BodyStuck,
     BodyWaits,
-    CannotStart,
     ChildBeat,
     ChildTarget,
     Close,
     EndJob,
     FromChild,
+    ImportFailed,
     JobEnded,
     JobReport,
     JobsGivenBack,
@@ -82,7 +82,7 @@ class PoolLauncher(NamedTuple):
     """The reasons why children could not start that were logged."""
 
 
-class _Child:
+class _ChildSlot:
     """One child of the pool."""
 
     def __init__(self, process: PoolProcess, line: int) -> None:
@@ -124,7 +124,7 @@ class ProcessSlots:
         self._finish = finish
         self._environment = environment
         self._restarts = PoolRestarts()
-        self._children: list[_Child] = []
+        self._children: list[_ChildSlot] = []
         self._free_lines: list[int] = []
         self._waiting: deque[RunningAttempt] = deque()
         self._delayed: set[RunningAttempt] = set()
@@ -225,11 +225,11 @@ class ProcessSlots:
             for _ in range(min(len(self._waiting) - starting, self.slots - live)):
                 self._start_child()
 
-    def _find_free_child(self) -> _Child | None:
+    def _find_free_child(self) -> _ChildSlot | None:
         free = [child for child in self._children if child.takes_jobs and len(child.attempts) < self._most(child)]
         return min(free, key=lambda child: len(child.attempts), default=None)
 
-    def _most(self, child: _Child) -> int:
+    def _most(self, child: _ChildSlot) -> int:
         """How many jobs a child may have: one, and some more while bodies are short."""
         if child.taking_back:
             return len(child.attempts) if child.attempts else 1
@@ -238,7 +238,7 @@ class ProcessSlots:
             most = min(most, max(1, self.settings.max_jobs_per_child - child.done))
         return most
 
-    def _send_jobs(self, child: _Child) -> None:
+    def _send_jobs(self, child: _ChildSlot) -> None:
         """Send as many waiting jobs as the child may have, and no more than its part of them."""
         live = max(1, sum(each.takes_jobs for each in self._children))
         n = min(self._most(child) - len(child.attempts), max(1, -(-len(self._waiting) // live)))
@@ -293,8 +293,8 @@ class ProcessSlots:
                 process.ready = True
                 log.debug("child %d of pool %r is ready", process.pid, self.settings.name)
                 self._assign()
-            case CannotStart(text=text):
-                self._on_cannot_start(process, text)
+            case ImportFailed(text=text):
+                self._on_import_failed(process, text)
             case JobsGivenBack(jobs=jobs):
                 self._on_given_back(child, jobs)
             case BodyStuck():
@@ -306,7 +306,7 @@ class ProcessSlots:
             case StackText():
                 pass
 
-    def _on_ended(self, child: _Child, ended: JobEnded) -> None:
+    def _on_ended(self, child: _ChildSlot, ended: JobEnded) -> None:
         attempt = child.attempts.pop(ended.ack.lease, None)
         if attempt is None:
             return
@@ -327,7 +327,7 @@ class ProcessSlots:
         self._finish(attempt, ended.ack)
         self._assign()
 
-    def _on_report(self, child: _Child, report: JobReport) -> None:
+    def _on_report(self, child: _ChildSlot, report: JobReport) -> None:
         attempt = child.attempts.get((report.id, report.token))
         if attempt is None:
             return
@@ -341,7 +341,7 @@ class ProcessSlots:
             attempt.stream.waiting.extend(report.items)
         attempt.environment.reports.add(attempt, soon=bool(report.items))
 
-    def _on_given_back(self, child: _Child, jobs: tuple[tuple[bytes, int], ...]) -> None:
+    def _on_given_back(self, child: _ChildSlot, jobs: tuple[tuple[bytes, int], ...]) -> None:
         child.taking_back = False
         for lease in reversed(jobs):
             attempt = child.attempts.pop(lease, None)
@@ -357,19 +357,19 @@ class ProcessSlots:
         else:
             self._waiting.appendleft(attempt)
 
-    def _on_stuck(self, child: _Child, stuck: BodyStuck) -> None:
+    def _on_stuck(self, child: _ChildSlot, stuck: BodyStuck) -> None:
         attempt = child.attempts.get((stuck.id, stuck.token))
         if attempt is not None:
             attempt.ending = max(attempt.ending, Ending(stuck.ending))
             attempt.ending_reason = attempt.ending_reason or stuck.place
             child.process.kill(f"job {id_text(stuck.id)} did not end")
 
-    def _on_waits(self, child: _Child, wait: BodyWaits) -> None:
+    def _on_waits(self, child: _ChildSlot, wait: BodyWaits) -> None:
         attempt = child.attempts.get((wait.id, wait.token))
         if attempt is not None and self.lender is not None:
             (self.lender.lend if wait.begins else self.lender.take_back)(attempt)
 
-    def _on_cannot_start(self, process: PoolProcess, text: str) -> None:
+    def _on_import_failed(self, process: PoolProcess, text: str) -> None:
         process.leaving = True
         if text not in self._launcher.explained:
             self._launcher.explained.add(text)
@@ -404,7 +404,7 @@ class ProcessSlots:
             self._restarts.record_death(served=child.done > 0)
         self._refill()
 
-    def _read_line(self, child: _Child) -> tuple[bytes, int] | None:
+    def _read_line(self, child: _ChildSlot) -> tuple[bytes, int] | None:
         """The job that the child ran when it died."""
         body = self._launcher.shared_state.read(child.line)
         return None if body is None else (body.job, body.token)
@@ -444,7 +444,7 @@ class ProcessSlots:
             launcher.make_target(self.settings.name, line), launcher.shared_state.fd,
             on_message=self._on_message, on_exit=self._on_exit,
         )  # fmt: skip
-        self._children.append(_Child(process, line))
+        self._children.append(_ChildSlot(process, line))
         self._look_soon()
 
     def _start_now(self) -> None:
@@ -472,7 +472,7 @@ class ProcessSlots:
             attempt.finished = True
             self._finish(attempt, Ack.returned(attempt.lease))
 
-    def _must_replace(self, child: _Child) -> bool:
+    def _must_replace(self, child: _ChildSlot) -> bool:
         settings = self.settings
         if settings.max_jobs_per_child is not None and child.done >= settings.max_jobs_per_child:
             return True
@@ -481,7 +481,7 @@ class ProcessSlots:
         most = settings.max_memory_per_child
         return most is not None and process_tree.read_rss(child.process.pid) > most
 
-    def _replace(self, child: _Child) -> None:
+    def _replace(self, child: _ChildSlot) -> None:
         """The child has done its part: start another one, and let this one end."""
         child.process.leaving = True
         child.process.send(Close())
@@ -497,7 +497,7 @@ class ProcessSlots:
                 child.process.leaving = True
                 child.process.send(Close())
 
-    def _find(self, process: PoolProcess) -> _Child | None:
+    def _find(self, process: PoolProcess) -> _ChildSlot | None:
         return next((child for child in self._children if child.process is process), None)
 
     # ---- looks --------------------------------------------------------------------------------
@@ -519,7 +519,7 @@ class ProcessSlots:
         if any(child.attempts or child.process.leaving or not child.process.ready for child in self._children):
             self._look_soon()
 
-    def _check_stopped(self, child: _Child, now: float) -> None:
+    def _check_stopped(self, child: _ChildSlot, now: float) -> None:
         stat = process_tree.read_stat(child.process.pid)
         if stat is None or not stat.stopped:
             child.stopped_since = 0.0
@@ -528,7 +528,7 @@ class ProcessSlots:
         elif now - child.stopped_since > STOPPED_FOR:
             child.process.kill(f"it was stopped for {STOPPED_FOR:g} s")
 
-    def _check_deadline(self, child: _Child, now: float) -> None:
+    def _check_deadline(self, child: _ChildSlot, now: float) -> None:
         """A body that holds the GIL keeps its child from noticing that its time is over."""
         body = self._launcher.shared_state.read(child.line)
         if body is None or (attempt := child.attempts.get((body.job, body.token))) is None:
@@ -538,7 +538,7 @@ class ProcessSlots:
             attempt.ending, attempt.started = Ending.HARD, body.started or attempt.started
             child.process.kill(f"job {id_text(body.job)} ran past its time limit")
 
-    def _check_long(self, child: _Child, now: float) -> None:
+    def _check_long(self, child: _ChildSlot, now: float) -> None:
         """Take back the jobs behind a long body, if another child could run them now."""
         if len(child.attempts) < 2 or child.taking_back or now - child.first_since < LONG or self._waiting:
             return
