@@ -26,6 +26,7 @@ SCOPES: tuple[tuple[Scope, str, str], ...] = (
     ("job", "Job options", "`task.options(...)` and `call.options(...)`; they go before the task's"),
     ("worker", "Worker options", "`app.run(...)`, `app.worker(...)`, flags of `mainspring worker`, `Mainspring(...)`"),
     ("queue", "Queue options", "`app.queue(...)`"),
+    ("pool", "Pool options", "`app.pool(...)`"),
     ("breaker", "Breaker options", "`app.breaker(...)`, and `breaker=` of a task"),
     (
         "schedule",
@@ -40,6 +41,7 @@ DICTIONARIES: dict[Scope, tuple[str, str]] = {
     "task": ("TaskOptions", "Options of a task: ``@app.task(...)``."),
     "worker": ("WorkerOptions", "Options of a worker: ``app.run(...)``, ``app.worker(...)`` and the command line."),
     "queue": ("QueueOptions", "Options of a queue: ``app.queue(...)``."),
+    "pool": ("PoolOptions", "Options of a pool of child processes: ``app.pool(...)``."),
     "breaker": ("BreakerOptions", "Options of a breaker: ``app.breaker(...)``, or ``breaker=`` of a task."),
     "schedule": (
         "ScheduleOptions",

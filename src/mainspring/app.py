@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from mainspring.locks.election import Election
     from mainspring.locks.lock import Lock, OnBusy
     from mainspring.locks.manager import Locks
-    from mainspring.options.typed import BreakerOptions, QueueOptions, WorkerOptions
+    from mainspring.options.typed import BreakerOptions, PoolOptions, QueueOptions, WorkerOptions
+    from mainspring.pools.declare import ProcessPool
     from mainspring.queues.manager import Queues
     from mainspring.schedules.declare import Declaration
     from mainspring.schedules.manager import Schedules
@@ -132,6 +133,7 @@ class Mainspring(Reserved):
         self._limiters: dict[str, tuple[Limit, ...]] = {}
         self._breakers: dict[str, Limit] = {}
         self._semaphores: dict[str, int] = {}
+        self._pools: dict[str, ProcessPool] = {}
 
     if not TYPE_CHECKING:  # a type checker must not accept every name
 
@@ -188,6 +190,21 @@ class Mainspring(Reserved):
         resolved = resolve_options("breaker", o, subject=subject)
         made = Breaker(self, declare_breaker(checks.some_task_name(name, "name"), resolved, o, subject))
         return made.register(self._breakers)
+
+    def pool(self, *, name: str, **o: Unpack[PoolOptions]) -> ProcessPool:
+        """Declare a pool of child processes, for tasks with ``executor="process"`` and ``pool=``.
+
+        Each worker that runs such a task has a pool of its own, with ``min`` to ``max`` children. The pool of tasks
+        without ``pool=`` has the name ``default``; declare it to change its options.
+        """
+        from mainspring.pools.declare import declare_pool
+
+        subject = f"pool {name!r}"
+        made = declare_pool(checks.pool_name(name, "name"), resolve_options("pool", o, subject=subject))
+        known = self._pools.setdefault(made.name, made)
+        if known != made:
+            raise InvalidOption("name", name, "is declared twice with different options", subject="app.pool")
+        return made
 
     def lock(
         self, name: str, *, ttl: Duration = "30s", wait: Duration | None = None, on_busy: OnBusy = "raise"
@@ -390,11 +407,13 @@ class Mainspring(Reserved):
 
     def parts(self, **o: Unpack[WorkerOptions]) -> WorkerConfig:
         """The configuration of a worker of this app; imports every included module."""
+        from mainspring.launch.run import find_target
         from mainspring.schedules.edit import load_code_schedules
 
         found = self.settings.parts(
             self.tasks, o, lifespans=tuple(self._lifespans), hooks=self.hooks, middleware=tuple(self._middleware),
-            schedules=load_code_schedules(self),
+            schedules=load_code_schedules(self), find_target=lambda: find_target(self),
+            pools={name: pool.settings for name, pool in self._pools.items()},
         )  # fmt: skip
         return found._replace(app=self)
 

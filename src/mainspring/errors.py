@@ -44,6 +44,7 @@
     │   ├── SoftTimeout (TimeoutError)
     │   ├── HardTimeout (TimeoutError)
     │   ├── WorkerCrashed
+    │   ├── ChildDied                       the child process of a pool died; has .how
     │   ├── WorkerLost
     │   ├── Undecodable
     │   ├── ResultNotSerializable
@@ -749,6 +750,16 @@ class WorkerCrashed(AttemptError):
         self.worker = worker
         self.signal = signal
         self.exit_code = exit_code
+
+
+class ChildDied(AttemptError):
+    """The process of a pool that ran the attempt died. The worker and its other jobs were not touched."""
+
+    def __init__(self, how: str, why: str = "") -> None:
+        hint = "SIGKILL without another message usually means: out of memory." if "SIGKILL" in how and not why else ""
+        super().__init__(f"the process that ran this job {how}{f': {why}' if why else ''}", hint=hint)
+        self.how = how
+        self.why = why
 
 
 class WorkerLost(AttemptError):

@@ -37,6 +37,7 @@ REPLACED = (
     (re.compile(r"\b[0-9a-f]{16}\b"), "<worker>"),
     (re.compile(r"\.py:\d+"), ".py:<n>"),
     (re.compile(r"\b(sqlite|postgres|redis):[\w-]+"), "<durability>"),
+    (re.compile(r"(?<=process_slots)( +|\": {\s+\"value\": )\d+"), r"\1<n>"),
     (re.compile(r"(?<=thread_slots)( +|\": {\s+\"value\": )\d+"), r"\1<n>"),
     (re.compile(r"-> \d+$"), "-> <version>"),
     (re.compile(r"(?<=version )\d+(?=:)"), "<version>"),

@@ -166,12 +166,14 @@ def log() -> None:
     logging.getLogger("mainspring.probe").debug("the level is debug")
 """
 FLAGS = {
-    "queues": "a,b", "processes": 1, "async_slots": 3, "thread_slots": 4, "concurrency": {"a": 2}, "lease": "4s",
-    "drain": "6s", "until_empty": True, "poll": "200ms", "sweep": "300ms", "grace": "2s", "roles": "worker",
+    "queues": "a,b", "processes": 1, "async_slots": 3, "thread_slots": 4, "process_slots": 1,
+    "concurrency": {"a": 2}, "lease": "4s", "drain": "6s", "until_empty": True,
+    "poll": "200ms", "sweep": "300ms", "grace": "2s", "roles": "worker",
     "labels": "gpu,big",
 }  # fmt: skip
 WORDS = [
-    "-Q", "a,b", "-p", "1", "--async-slots", "3", "-t", "4", "--concurrency", "a=2", "--lease", "4s", "--drain", "6s",
+    "-Q", "a,b", "-p", "1", "--async-slots", "3", "-t", "4", "--process-slots", "1",
+    "--concurrency", "a=2", "--lease", "4s", "--drain", "6s",
     "--until-empty", "--poll", "200ms", "--sweep", "300ms", "--grace", "2s", "--roles", "worker",
     "--labels", "gpu,big",
 ]  # fmt: skip
@@ -188,7 +190,7 @@ def probe(shop: Shop) -> Shop:
 @pytest.mark.option("cli.worker.target", "cli.worker.queues", "cli.worker.processes", "cli.worker.async_slots")
 @pytest.mark.option("cli.worker.thread_slots", "cli.worker.concurrency", "cli.worker.lease", "cli.worker.drain")
 @pytest.mark.option("cli.worker.until_empty", "cli.worker.poll", "cli.worker.sweep", "cli.worker.grace")
-@pytest.mark.option("cli.worker.roles", "cli.worker.labels")
+@pytest.mark.option("cli.worker.roles", "cli.worker.labels", "cli.worker.process_slots")
 def test_flags_of_worker_reach_the_app(probe: Shop) -> None:
     ran = probe.call("worker", "probe.py", *WORDS)
     assert ran.code == 0, ran.err
@@ -212,6 +214,7 @@ def test_a_number_is_the_concurrency_of_all_queues(probe: Shop) -> None:
 @pytest.mark.option("cli.dev.queues", "cli.dev.processes", "cli.dev.async_slots", "cli.dev.thread_slots")
 @pytest.mark.option("cli.dev.concurrency", "cli.dev.lease", "cli.dev.until_empty", "cli.dev.poll", "cli.dev.sweep")
 @pytest.mark.option("cli.dev.grace", "cli.dev.roles", "cli.dev.labels", "cli.dev.app", "cli.dev.log_level")
+@pytest.mark.option("cli.dev.process_slots")
 def test_flags_of_dev_reach_the_app(probe: Shop) -> None:
     """The log is that of the worker, not that of the import check before it."""
     app = Mainspring(probe.url)

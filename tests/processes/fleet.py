@@ -27,8 +27,8 @@ from mainspring.schedules.records import ScheduleRow
 from mainspring.states import State
 from mainspring.stores.connect import connect
 from mainspring.worker.lease.shared_state import Phase, SharedState
+from mainspring.worker.process_tree import read_stat
 from mainspring.worker.records import Beat, WorkerRow
-from mainspring.worker.supervise.process_tree import read_stat
 from tests.processes.playground import JOURNAL, Playground
 from tests.timing import patience, short_settings
 

@@ -6,8 +6,8 @@ import logging
 import os
 import sys
 
+from mainspring.worker.process_tree import python_command
 from mainspring.worker.supervise.child import start_early
-from mainspring.worker.supervise.process_tree import python_command
 from mainspring.worker.supervise.supervisor import Supervisor
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from mainspring.errors import UseError
+from mainspring.worker import process_tree
 from mainspring.worker.lease import death_lock
 from mainspring.worker.lease.death_lock import DeathLock
-from mainspring.worker.supervise import process_tree
 from tests.processes.fleet import alive, kill, until
 
 
@@ -161,7 +161,7 @@ class TestDescendants:
 def test_a_child_that_holds_the_gil_dies_with_its_parent(started: list[subprocess.Popen[str]]) -> None:
     """No Python code can run in it, so the kernel must end it."""
     child = (
-        "import ctypes, os; from mainspring.worker.supervise.process_tree import die_with_parent; "
+        "import ctypes, os; from mainspring.worker.process_tree import die_with_parent; "
         "die_with_parent(os.getppid());"
         "print(os.getpid(), flush=True); libc = ctypes.PyDLL(None); [libc.usleep(600_000_000) for _ in range(9)]"
     )

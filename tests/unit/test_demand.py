@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mainspring.jobs.lanes import base_lane, base_of
 from mainspring.worker.loop.demand import Demand
 from mainspring.worker.records import Claim, Want
-from mainspring.worker.run.slots.base import SlotPool
+from mainspring.worker.run.slots.base import LaneRequest, SlotPool
 
 WEIGHTS = {"gold": 5.0, "silver": 3.0, "bronze": 2.0}
 
@@ -261,8 +261,8 @@ class Bus:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def request(self, free: int) -> tuple[int, int]:
-        return (self.size, 1) if free else (0, 0)
+    def request(self, free: int, *, ahead: bool) -> LaneRequest:
+        return LaneRequest(self.size, self.size, 1) if free else LaneRequest(0, 0, 0)
 
 
 class TestLines:

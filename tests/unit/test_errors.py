@@ -72,6 +72,7 @@ SAMPLES: list[BaseException] = [
     errors.SoftTimeout(5),
     errors.HardTimeout(5),
     errors.WorkerCrashed("ab12", signal=9),
+    errors.ChildDied("was killed by SIGKILL (killed)"),
     errors.WorkerLost("ab12"),
     errors.Undecodable("task 'send'", "missing field"),
     errors.ResultNotSerializable("a socket"),

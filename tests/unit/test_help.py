@@ -23,8 +23,8 @@ PUBLIC: dict[type, str] = {
     Job: "acancel adelete ainfo ajoin alogs aresult aretry arun_now astream awatch awhy cancel created delete id info "
     "join logs result retry run_now stream task watch why",
     Mainspring: "aclose aenqueue_many aopen breaker breakers bulk_task call close dead election enqueue_many flows "
-    "include jobs lifespan limiter limits lock locks middleware on open queue queues run schedule schedules semaphore "
-    "task test worker workers",
+    "include jobs lifespan limiter limits lock locks middleware on open pool queue queues run schedule schedules "
+    "semaphore task test worker workers",
 }
 
 

@@ -57,7 +57,7 @@ class Floor:
 def attempt(**body: Any) -> Any:
     record = msgspec.json.encode(JobBody(**body))
     claim = SimpleNamespace(record=record, task="count", id=raw_id())
-    facts = {"claim": claim, "lease": Lease(claim.id, 1), "spec": SimpleNamespace(kind="async")}
+    facts = {"claim": claim, "lease": Lease(claim.id, 1), "spec": SimpleNamespace(kind="async", slots="async")}
     return type("Attempt", (), {**facts, "inputs": None, "finished": False})()
 
 

@@ -100,6 +100,10 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ("task", "name", "shop.send", "shop.send"),
         ("task", "aliases", ["a.b", "c"], ("a.b", "c")),
         ("task", "executor", "thread", "thread"),
+        ("task", "executor", "process", "process"),
+        ("task", "pool", "gpu", "gpu"),
+        ("pool", "max_memory_per_child", "1GB", 1_000_000_000),
+        ("pool", "max_age", "1h", 3_600_000_000),
         ("task", "soft_timeout", "5s", 5_000_000),
         ("task", "backoff", "30s", Backoff.fixed("30s")),
         ("task", "retry_on", OSError, (OSError,)),
@@ -253,7 +257,7 @@ def test_an_option_of_a_later_release_is_refused_not_ignored(name: str) -> None:
         resolve_options("task", {name: None}, subject="task")
 
 
-@pytest.mark.parametrize(("scope", "name", "value"), [("task", "executor", "process"), ("worker", "processes", "2..8")])
+@pytest.mark.parametrize(("scope", "name", "value"), [("worker", "processes", "2..8")])
 def test_a_value_of_a_later_release_is_refused_not_ignored(scope: Scope, name: str, value: str) -> None:
     with pytest.raises(NotBuilt, match=name):
         resolve_options(scope, {name: value}, subject=scope)

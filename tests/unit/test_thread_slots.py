@@ -72,6 +72,7 @@ def test_a_slot_thread_survives_an_exception_at_any_moment() -> None:
     """
     pool = _Pool()
     runner = SlotThread(cast("ThreadSlots", pool), 0)
+    runner.start()
     length, found = 3_000, 0
     for round_ in range(ROUNDS):
         begun = threading.Event()

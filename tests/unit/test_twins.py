@@ -55,6 +55,7 @@ NO_STORE: dict[type, set[str]] = {
         "middleware",
         "on",
         "parts",
+        "pool",
         "queue",
         "schedule",
         "semaphore",

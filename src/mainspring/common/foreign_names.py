@@ -462,7 +462,6 @@ LATER: dict[str, dict[str, str]] = {
         **dict.fromkeys(("emit", "events"), _EMIT),
         "health": _HEALTH,
         "metrics": _METRICS,
-        "pool": _POOL,
     },
     "Context": {
         **dict.fromkeys(("step", "checkpoint", "resume"), _STEPS),
@@ -471,7 +470,7 @@ LATER: dict[str, dict[str, str]] = {
         "wait_event": _EMIT,
     },
     "Workers": dict.fromkeys(("drain", "restart", "stop"), _FLEET),
-    "option": {"cpu_limit": _MEMORY, "memory_limit": _MEMORY, "pool": _POOL},
+    "option": {"cpu_limit": _MEMORY, "memory_limit": _MEMORY},
     "command": {
         "metrics": "Until then: mainspring status --json.",
         "new": "Until then: copy the example of the README into app.py.",

@@ -5,6 +5,8 @@ examines the first job of each lane only. All jobs of a queue that run in the sa
 job that waits for something more is in a lane *beside* the base lane:
 
     email/async                  base lane: queue "email", async slots
+    email/process                process slots of the default pool
+    email/process~&gpu~          process slots of the pool "gpu"
     email/any                    enqueued by name: the producer does not know the kind of slot
     email/async~+1.4,gpu~        base lane of jobs with terms: only workers that fit the terms name it
     email/async!                 suspects: one more crash of its worker makes the job dead
@@ -35,9 +37,12 @@ from urllib.parse import quote
 from mainspring.limits.records import Bucket
 from mainspring.queues.records import FairKey
 
-Kind = Literal["async", "thread", "any"]
+Kind = Literal["async", "thread", "process", "any"]
 KINDS: tuple[Kind, ...] = ("async", "thread", "any")
-VERSION, BULK = "+", "*"
+"""The kinds that a worker asks for together. Each pool of process slots asks for its own lanes."""
+DEFAULT_POOL = "default"
+"""The pool of tasks with ``executor="process"`` and without ``pool=``."""
+VERSION, BULK, POOL = "+", "*", "&"
 """The first character of a term that is no label."""
 _BASE = re.compile(r"[^/]*/[^!#?]+")
 _TERM = 100
@@ -89,6 +94,11 @@ def unpinned(kind: str) -> str:
 def bulk_term(task: str) -> str:
     """The term of the jobs of a bulk task. They wait apart from other jobs, so that one claim can take many of them."""
     return BULK + quoted(task)
+
+
+def pool_terms(pool: str) -> tuple[str, ...]:
+    """The term of the jobs of a named pool of process slots; none for the default pool and for other jobs."""
+    return (POOL + quoted(pool),) if pool and pool != DEFAULT_POOL else ()
 
 
 def quoted(text: str) -> str:

@@ -7,15 +7,12 @@ named constructors, and the store applies it in the next turn. Do not build an `
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from mainspring.limits.records import Bucket  # at run time: acks of pool children are decoded
 from mainspring.states import FINAL, Action, Reason, State
-
-if TYPE_CHECKING:
-    from mainspring.limits.records import Bucket
-
 
 CRASH_DELAYS = (0, 5_000_000, 20_000_000, 80_000_000, 320_000_000, 600_000_000)
 """Microseconds before the next try after the 1st, 2nd, ... crash: at once first, then with backoff."""

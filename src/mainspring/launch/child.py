@@ -24,7 +24,8 @@ from mainspring.common.redact import redact
 from mainspring.errors import ConfigError, MainspringError, StoreUnavailable, did_you_mean
 from mainspring.observe import logs
 from mainspring.tasks.naming import find_module
-from mainspring.worker.supervise import process_tree, shutdown, signals
+from mainspring.worker import process_tree
+from mainspring.worker.supervise import shutdown, signals
 from mainspring.worker.supervise.child_pipe import (
     VARIABLE,
     Bye,
@@ -279,8 +280,9 @@ def explain_error(error: BaseException) -> str:
 
 
 def _is_import_frame(file: str) -> bool:
-    """Whether a frame only imports: frames of this file, and of ``importlib``."""
-    return file in (__file__, importlib.__file__) or file.startswith("<frozen importlib")
+    """Whether a frame only imports: frames of this package, and of ``importlib``."""
+    ours = file.startswith(str(Path(__file__).parent))
+    return ours or file == importlib.__file__ or file.startswith("<frozen importlib")
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

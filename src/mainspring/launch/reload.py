@@ -251,7 +251,7 @@ def _start_child(
 
 def _run_check(given: Assignment, report: int) -> int:
     from mainspring.launch.child import explain_error, load_target
-    from mainspring.worker.supervise import process_tree
+    from mainspring.worker import process_tree
 
     os.set_inheritable(report, False)
     parent = os.dup(0)

@@ -16,6 +16,7 @@ from mainspring.common.callables import is_async, yields
 from mainspring.common.clock import from_datetime
 from mainspring.common.duration import to_us
 from mainspring.common.handles import without_options
+from mainspring.common.sizes import to_bytes
 from mainspring.common.text import storable
 from mainspring.errors import InvalidOption, NotBuilt
 from mainspring.queues.queue import Queue
@@ -129,10 +130,26 @@ def choice(*allowed: str | None) -> Callable[[Any, str], Any]:
     return convert
 
 
-def executor(value: Any, name: str) -> Any:
-    if value == "process":
-        raise NotBuilt("task", 'executor="process"', hint='Use executor="thread" until process slots are supported.')
-    return choice("async", "thread", None)(value, name)
+def whole_or_none(low: int, high: int = 1_000_000_000) -> Callable[[Any, str], int | None]:
+    def convert(value: Any, name: str) -> int | None:
+        return None if value is None else whole(low, high)(value, name)
+
+    return convert
+
+
+def size_or_none(value: Any, name: str) -> int | None:
+    return None if value is None else to_bytes(value, what=name)
+
+
+def pool_or_none(value: Any, name: str) -> str | None:
+    return None if value is None else pool_name(getattr(value, "name", value), name)
+
+
+def pool_name(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[a-z][a-z0-9_-]{0,39}", value):
+        hint = "1 to 40 lower-case letters, digits, - and _; the first a letter."
+        raise InvalidOption(name, value, "is not the name of a pool", hint=hint)
+    return value
 
 
 def task_name(value: Any, name: str) -> str | None:

@@ -27,7 +27,7 @@ from mainspring.options import checks
 from mainspring.queues.fairness import to_fair_by, to_fair_weights
 from mainspring.queues.queue import PLAIN
 
-Scope = Literal["job", "task", "bulk", "worker", "queue", "breaker", "schedule"]
+Scope = Literal["job", "task", "bulk", "worker", "queue", "breaker", "schedule", "pool"]
 Carried = Literal["record", "column", "built", "call"]
 
 
@@ -68,7 +68,7 @@ def _breaker(value: Any, name: str) -> Any:
 
 # ---- the table -------------------------------------------------------------------------------------
 
-_RUN, _JOB_TASK, _JOB, _TASK, _TASK_RUN, _TASK_QUEUE, _BULK, _WORKER, _QUEUE, _BREAKER, _SCHEDULE = (
+_RUN, _JOB_TASK, _JOB, _TASK, _TASK_RUN, _TASK_QUEUE, _BULK, _WORKER, _QUEUE, _BREAKER, _SCHEDULE, _POOL = (
     frozenset(scopes)
     for scopes in (
         ("job", "task", "schedule"),
@@ -82,6 +82,7 @@ _RUN, _JOB_TASK, _JOB, _TASK, _TASK_RUN, _TASK_QUEUE, _BULK, _WORKER, _QUEUE, _B
         ("queue",),
         ("breaker",),
         ("schedule",),
+        ("pool",),
     )
 )
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -118,9 +119,12 @@ OPTIONS: tuple[Option, ...] = (
            _TASK, checks.task_name),
     Option("aliases", "Sequence[str]", (), "Older names of the task, so that waiting jobs still find it.",
            _TASK, checks.task_names),
-    Option("executor", "Literal['async', 'thread'] | None", None,
+    Option("executor", "Literal['async', 'thread', 'process'] | None", None,
            "Where the task runs; without it, async def runs on the event loop and def in a thread.",
-           _TASK, checks.executor),
+           _TASK, checks.choice("async", "thread", "process", None)),
+    Option("pool", "str | ProcessPool | None", None,
+           "With executor='process': the pool of child processes that the task runs in.",
+           _TASK, checks.pool_or_none, "default"),
     Option("soft_timeout", "Duration | None", None, "Raise SoftTimeout in the handler after this time.",
            _TASK, checks.span_or_none),
     Option("backoff", "Backoff | Duration | BackoffFunction", DEFAULT, "The wait before each retry.",
@@ -177,6 +181,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("async_slots", "int", 64, "How many async jobs each process runs at once.", _WORKER, checks.whole(0)),
     Option("thread_slots", "int", min(32, 4 * _CORES), "How many jobs each process runs at once in threads.",
            _WORKER, checks.whole(0), "min(32, 4 x cores)"),
+    Option("process_slots", "int", _CORES,
+           "How many jobs each process runs at once in child processes of the default pool.",
+           _WORKER, checks.whole(0), "cores"),
     Option("concurrency", "int | Mapping[str, int]", {},
            "How many jobs each process runs at once in all its slots; or, by queue, how many jobs of the queue.",
            _WORKER, checks.concurrency, "none"),
@@ -267,6 +274,14 @@ OPTIONS: tuple[Option, ...] = (
            _SCHEDULE, checks.wait, "1s"),
     Option("history", "int", 100, "How many of the latest occurrences are stored.",
            _SCHEDULE, checks.whole(1, checks.HISTORY_LIMIT)),
+    Option("min", "int", 1, "How many children are kept ready.", _POOL, checks.whole(0, 1_000)),
+    Option("max", "int", 1, "The maximum number of children.", _POOL, checks.whole(1, 1_000)),
+    Option("max_jobs_per_child", "int | None", None, "Replace a child after this number of jobs.",
+           _POOL, checks.whole_or_none(1)),
+    Option("max_memory_per_child", "Size | None", None,
+           "Replace a child after the job at whose end it uses more memory than this.", _POOL, checks.size_or_none),
+    Option("max_age", "Duration | None", None, "Replace a child that is older than this, when it runs no job.",
+           _POOL, checks.span_or_none),
     Option("immediate", "bool", False, "With every: the first run is due when the schedule is stored.",
            _SCHEDULE, checks.flag),
 )
@@ -395,7 +410,7 @@ def _refusal(scope: str, name: str, subject: str) -> UnknownOption | NotBuilt:
     where = {
         "job": "task.options(...)", "task": "@app.task(...)", "worker": "the worker: app.run(...)",
         "bulk": "@app.bulk_task(...)", "queue": "app.queue(...)", "breaker": "app.breaker(...)",
-        "schedule": "@app.schedule(...)",
+        "schedule": "@app.schedule(...)", "pool": "app.pool(...)",
     }  # fmt: skip
     hint = f"{name!r} is an option of {' and '.join(where[other] for other in elsewhere)}." if elsewhere else ""
     return UnknownOption(subject, name, _BY_SCOPE[scope], hint=hint)

@@ -22,7 +22,9 @@ from mainspring.queues.queue import Queue
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
+    from mainspring.common.sizes import Size
     from mainspring.jobs.call import Call
+    from mainspring.pools.declare import ProcessPool
 
 Priority = int | Literal["low", "normal", "high", "critical"]
 By: TypeAlias = "str | Callable[[Any], Hashable] | None"
@@ -72,7 +74,8 @@ class TaskOptions(TypedDict, total=False):
     meta: Mapping[str, Any]
     name: str | None
     aliases: Sequence[str]
-    executor: Literal["async", "thread"] | None
+    executor: Literal["async", "thread", "process"] | None
+    pool: str | ProcessPool | None
     soft_timeout: Duration | None
     backoff: Backoff | Duration | BackoffFunction
     retry_on: ErrorClasses
@@ -100,6 +103,7 @@ class WorkerOptions(TypedDict, total=False):
     processes: int
     async_slots: int
     thread_slots: int
+    process_slots: int
     concurrency: int | Mapping[str, int]
     lease: Duration
     drain: Duration
@@ -122,6 +126,16 @@ class QueueOptions(TypedDict, total=False):
     order: Literal["fifo", "lifo"]
     fair_by: FairBy | None
     fair_weights: FairWeights | None
+
+
+class PoolOptions(TypedDict, total=False):
+    """Options of a pool of child processes: ``app.pool(...)``."""
+
+    min: int
+    max: int
+    max_jobs_per_child: int | None
+    max_memory_per_child: Size | None
+    max_age: Duration | None
 
 
 class BreakerOptions(TypedDict, total=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
@@ -22,6 +23,7 @@ from mainspring.tasks.hooks import Hooks
 from mainspring.tasks.middleware import Middleware
 
 if TYPE_CHECKING:
+    from mainspring.pools.settings import PoolSettings
     from mainspring.schedules.sync import CodeSchedules
     from mainspring.settings.sources import SettingOrigin
     from mainspring.stores.connect import StoreAddress
@@ -56,6 +58,7 @@ class Settings(TypedDict, total=False):
     queues: Sequence[str] | str | None
     async_slots: int
     thread_slots: int
+    process_slots: int
     concurrency: int | Mapping[str, int]
     lease: Duration
     drain: Duration
@@ -190,7 +193,7 @@ class AppSettings:
             )  # fmt: skip
         if "worker" not in resolved["roles"]:
             _refuse_job_options(given)
-        elif not resolved["async_slots"] and not resolved["thread_slots"]:
+        elif not resolved["async_slots"] and not resolved["thread_slots"] and not resolved["process_slots"]:
             hint = "Give async_slots for async def tasks, thread_slots for def tasks. roles=['scheduler'] runs no jobs."
             why = "is given with async_slots=0: the worker could run no job"
             raise InvalidOption("thread_slots", 0, why, subject="worker", hint=hint)
@@ -199,11 +202,15 @@ class AppSettings:
     def parts(
         self, tasks: Registry, given: Mapping[str, Any], *,
         lifespans: tuple[Callable[..., Any], ...], hooks: Hooks, middleware: tuple[Middleware, ...],
-        schedules: CodeSchedules,
+        schedules: CodeSchedules, find_target: Callable[[], str] | None = None,
+        pools: Mapping[str, PoolSettings] = MappingProxyType({}),
     ) -> WorkerConfig:  # fmt: skip
         """The configuration of a worker of this app."""
         resolved = self.worker(given)
         specs = {name: spec._replace(result_limit=self.result_limit) for name, spec in tasks.specs().items()}
+        from mainspring.pools.declare import refuse_undeclared  # not at the top: see below
+
+        refuse_undeclared(specs.values(), pools)
         if self.version is None and (pinned := [name for name, spec in specs.items() if spec.pinned]):
             raise no_version(pinned[0])
         replaced = replaced_caps(resolved["concurrency"], "concurrency" in given, self.concurrency_places)
@@ -228,7 +235,7 @@ class AppSettings:
             self.retention, self.logs, learn, tasks.weights,
             tasks.declared_queues.settings,
             (*tasks.declared_queues.limits, *(group_limit(name, each.max_concurrent) for name, each in groups)),
-            chosen, known_queues, schedules, self.program, self.routes, replaced,
+            chosen, known_queues, schedules, self.program, self.routes, replaced, pools, find_target=find_target,
         )  # fmt: skip
 
 
@@ -259,7 +266,7 @@ def _spelled_place(place: SettingOrigin) -> str:
 
 def _refuse_job_options(given: Mapping[str, Any]) -> None:
     """Refuse options about jobs that are given to a process whose roles run no jobs."""
-    for name in ("queues", "concurrency", "async_slots", "thread_slots", "labels"):
+    for name in ("queues", "concurrency", "async_slots", "thread_slots", "process_slots", "labels"):
         if name in given:
             raise InvalidOption(
                 name, given[name], "needs the role 'worker': a scheduler runs no jobs", subject="worker",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from inspect import isclass, ismethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mainspring.codec.annotations import parameter_names
 from mainspring.codec.items import ITEM
 from mainspring.common.callables import Dependency, is_async, misplaced_context, parameters_of, takes_context, yields
 from mainspring.errors import BadSignature, InvalidOption, NoApp, did_you_mean
 from mainspring.jobs.keys import check_names, refuse_placeholders
-from mainspring.jobs.lanes import bulk_term, version_term
+from mainspring.jobs.lanes import DEFAULT_POOL, bulk_term, pool_terms, version_term
 from mainspring.jobs.new_job import FOLLOW_UPS, check_follow_up
 from mainspring.limits.declare import bind, check_arguments
 from mainspring.options.table import resolve_options
@@ -27,6 +27,9 @@ _BULK = resolve_options("bulk", {})
 _CONTEXT_NAMES = ("ctx", "context", "self", "cls")
 """Names that people give to the context, or to the object of Celery's ``bind=True``."""
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+Kind = Literal["async", "thread", "process"]
 
 
 class TaskHome:
@@ -74,7 +77,7 @@ class TaskDeclaration(NamedTuple):
 
     name: str
     fn: Callable[..., Any]
-    kind: str
+    kind: Kind
     options: Mapping[str, Any]
     """Resolved; durations in microseconds."""
     takes_context: bool
@@ -106,16 +109,24 @@ class TaskDeclaration(NamedTuple):
             hint = "Return a list, or send items while the task runs with ctx.send(...)."
             raise BadSignature(name, "", "is a generator; a task must return its result", hint=hint)
         awaited = is_async(fn)
-        kind = resolved["executor"] or ("async" if awaited else "thread")
+        kind: Kind = resolved["executor"] or ("async" if awaited else "thread")
         if (kind == "async") is not awaited:
-            raise InvalidOption(
-                "executor", kind, f"does not fit a {'coroutine function' if awaited else 'plain function'}",
-                subject=subject, hint="async def runs on the event loop, def in a thread: leave executor out.",
-            )  # fmt: skip
+            hint = "async def runs on the event loop, def in a thread: leave executor out."
+            if kind == "process":
+                hint = "Write the task as def: a body in a process has the whole process for itself."
+            what = "coroutine function" if awaited else "plain function"
+            raise InvalidOption("executor", kind, f"does not fit a {what}", subject=subject, hint=hint)
+        if "pool" in given and kind != "process":
+            why = f"needs executor='process': the task runs {'on the event loop' if awaited else 'in a thread'}"
+            raise InvalidOption("pool", given["pool"], why, subject=subject, hint="Add executor='process'.")
         refuse_foreign(fn, name)
         context = _context_of(fn, name, awaited)
         shared = None
         if gather is not None:
+            if kind == "process":
+                hint = "Leave executor out; a bulk task can call app.pool(...) for work in processes."
+                why = "is not supported for bulk tasks, whose calls run in threads or on the event loop"
+                raise InvalidOption("executor", kind, why, subject=subject, hint=hint)
             resolved |= resolve_options("bulk", gather, subject=subject)
             bulk.check_handler(parameters_of(fn)[int(context) :], name)
             bulk.check_options(resolved, subject)
@@ -146,6 +157,11 @@ class TaskDeclaration(NamedTuple):
                 why = f"names {name!r}, which is not an argument of the task{did_you_mean(name, known)}"
                 raise InvalidOption("sensitive", list(sensitive), why, subject=f"task {self.name!r}")
 
+    @property
+    def pool(self) -> str:
+        """The pool of process slots that its jobs run in; empty for other tasks."""
+        return str(self.options["pool"] or DEFAULT_POOL) if self.kind == "process" else ""
+
     def argument_names(self) -> list[str]:
         """The names of the arguments of its jobs."""
         if self.bulk is not None:
@@ -157,6 +173,7 @@ class TaskDeclaration(NamedTuple):
     def terms(self, version: str | None) -> tuple[str, ...]:
         """The requirements of its jobs for a worker, which are part of their lane."""
         terms = tuple(self.options["needs"]) if self.bulk is None else (*self.options["needs"], bulk_term(self.name))
+        terms = (*terms, *pool_terms(self.pool))
         if not self.options["pin_version"]:
             return terms
         if version is None:

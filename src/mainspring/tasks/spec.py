@@ -33,7 +33,7 @@ class TaskSpec(NamedTuple):
 
     name: str
     fn: Callable[..., Any]
-    kind: Literal["async", "thread"]
+    kind: Literal["async", "thread", "process"]
     signature: Signature
     takes_context: bool
     retries: int
@@ -69,6 +69,17 @@ class TaskSpec(NamedTuple):
     """The breaker of the task; its limit is in ``bounds``."""
     options: Mapping[str, Any] = {}
     """All options of the task in normal form, by name."""
+    pool: str = ""
+    """The pool of a task with the kind ``process``."""
+
+    @property
+    def slots(self) -> str:
+        """The name of its slots among the slots of a worker."""
+        return f"process:{self.pool}" if self.pool else self.kind
+
+    def in_thread(self) -> TaskSpec:
+        """The same task for a thread: inside a pool child, and in tests."""
+        return self._replace(kind="thread", pool="") if self.pool else self
 
     @property
     def limits(self) -> tuple[Limit, ...]:

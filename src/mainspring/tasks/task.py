@@ -251,7 +251,7 @@ class BaseTask(Reserved, Generic[P, R]):
         return TaskSpec(
             name=self.name,
             fn=self.fn,
-            kind="async" if self._declared.kind == "async" else "thread",
+            kind=self._declared.kind,
             signature=self._signature,
             takes_context=self._declared.takes_context,
             retries=o["retries"],
@@ -274,6 +274,7 @@ class BaseTask(Reserved, Generic[P, R]):
             bounds=self._bounds,
             breaker=next(iter(o["breaker"]), None),
             options=o,
+            pool=self._declared.pool,
         )
 
     def __repr__(self) -> str:

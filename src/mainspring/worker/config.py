@@ -10,6 +10,7 @@ import msgspec
 
 from mainspring.jobs.records import Retention
 from mainspring.limits.records import Limit
+from mainspring.pools.settings import PoolSettings
 from mainspring.queues.records import QueueSettings
 from mainspring.stores.connect import StoreAddress
 from mainspring.tasks.hooks import Hooks
@@ -28,6 +29,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     processes: int = 1
     async_slots: int = 64
     thread_slots: int = 8
+    process_slots: int = 1
+    """The largest number of children of the default pool, unless the app declares this pool."""
     concurrency: dict[str, int] = {}
     """The largest number of jobs of a queue that this worker runs at the same time, by queue."""
     max_jobs: int | None = None
@@ -117,5 +120,11 @@ class WorkerConfig(NamedTuple):
     """The queues of tasks, by name and pattern. The specs of the tasks have their queues already."""
     replaced_caps: tuple[ReplacedCap, ...] = ()
     """``concurrency`` by queue in the settings of the app that has no effect in this worker."""
+    pools: Mapping[str, PoolSettings] = MappingProxyType({})
+    """The pools of process slots that the app declares, by name."""
+    pools_in_threads: tuple[str, ...] = ()
+    """Pools whose jobs run in threads of this process, in tests."""
+    find_target: Callable[[], str] | None = None
+    """Finds the name by which a child process imports the app; raises if it cannot be imported."""
     app: Any = None
     """The app that made this configuration, for flows without a task; the worker itself does not use it."""

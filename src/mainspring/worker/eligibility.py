@@ -6,7 +6,19 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from mainspring.jobs.lanes import BULK, bulk_term, on_terms, terms_of, version_term
+import msgspec
+
+from mainspring.jobs.lanes import (
+    BULK,
+    DEFAULT_POOL,
+    POOL,
+    bulk_term,
+    on_terms,
+    pool_terms,
+    terms_of,
+    version_term,
+)
+from mainspring.pools.settings import PoolSettings
 
 if TYPE_CHECKING:
     from mainspring.tasks.spec import TaskSpec
@@ -18,7 +30,10 @@ _MAX_COMBINED = 3
 
 def can_run(spec: TaskSpec, settings: WorkerSettings) -> bool:
     """Whether the worker has a slot of the task's kind and every label that the task needs."""
-    slots = settings.async_slots if spec.kind == "async" else settings.thread_slots
+    if spec.kind == "process":
+        slots = settings.process_slots if spec.pool == DEFAULT_POOL else 1
+    else:
+        slots = settings.async_slots if spec.kind == "async" else settings.thread_slots
     return slots > 0 and set(spec.needs) <= set(settings.labels)
 
 
@@ -34,14 +49,32 @@ def lane_kinds(config: WorkerConfig) -> Mapping[str, tuple[str, ...]]:
     with more terms. So the worker asks for every combination of up to three labels; with more labels than three, for
     each label alone and for all of them.
     """
-    labels, version = config.settings.labels, (version_term(config.version),) if config.version else ()
-    sizes = range(len(labels) + 1) if len(labels) <= _MAX_COMBINED else (0, 1, len(labels))
-    terms = [(*some, *pin) for size in sizes for some in combinations(labels, size) for pin in {(), version}]
-    kinds = {kind: {on_terms(kind, each) for each in terms} for kind in ("async", "thread")}
+    kinds = {kind: {on_terms(kind, each) for each in _term_sets(config)} for kind in ("async", "thread")}
     for name in runnable_tasks(config):
         spec = config.tasks[name]
-        kinds[spec.kind] |= {on_terms(spec.kind, (*spec.needs, *pin)) for pin in {(), version}}
+        if spec.kind in kinds:
+            kinds[spec.kind] |= {on_terms(spec.kind, (*spec.needs, *pin)) for pin in _pins(config)}
+    for pool in config.pools_in_threads:
+        kinds["thread"].update(pool_lane_kinds(pool, config))
     return {"any": (on_terms("any", ()),)} | {kind: tuple(sorted(found)) for kind, found in kinds.items()}
+
+
+def pool_lane_kinds(pool: str, config: WorkerConfig) -> tuple[str, ...]:
+    """The kinds of the base lanes in which the jobs of a pool of process slots wait: see :func:`lane_kinds`."""
+    found = {on_terms("process", (*terms, *pool_terms(pool))) for terms in _term_sets(config)}
+    for name in runnable_tasks(config):
+        spec = config.tasks[name]
+        if spec.pool == pool:
+            found |= {on_terms("process", (*spec.needs, *pool_terms(pool), *pin)) for pin in _pins(config)}
+    return tuple(sorted(found))
+
+
+def served_pools(config: WorkerConfig) -> Mapping[str, PoolSettings]:
+    """The pools of process slots that this worker has: those of the tasks that it can run."""
+    settings = config.settings
+    names = {config.tasks[name].pool for name in runnable_tasks(config)} - {""}
+    default = PoolSettings(name=DEFAULT_POOL, max=settings.process_slots)
+    return {name: config.pools.get(name) or msgspec.structs.replace(default, name=name) for name in sorted(names)}
 
 
 def bulk_lane_kinds(spec: TaskSpec, config: WorkerConfig) -> tuple[str, ...]:
@@ -52,6 +85,17 @@ def bulk_lane_kinds(spec: TaskSpec, config: WorkerConfig) -> tuple[str, ...]:
     return tuple(on_terms(spec.kind, each) for each in (*terms, *pinned))
 
 
+def _term_sets(config: WorkerConfig) -> list[tuple[str, ...]]:
+    """The sets of terms to ask for: combinations of the labels of the worker, each with and without its version."""
+    labels = config.settings.labels
+    sizes = range(len(labels) + 1) if len(labels) <= _MAX_COMBINED else (0, 1, len(labels))
+    return [(*some, *pin) for size in sizes for some in combinations(labels, size) for pin in _pins(config)]
+
+
+def _pins(config: WorkerConfig) -> set[tuple[str, ...]]:
+    return {(), (version_term(config.version),) if config.version else ()}
+
+
 def all_lane_kinds(config: WorkerConfig) -> list[str]:
     """The kinds of all base lanes that the worker claims from."""
     slots = {"async": config.settings.async_slots, "thread": config.settings.thread_slots}
@@ -60,10 +104,12 @@ def all_lane_kinds(config: WorkerConfig) -> list[str]:
         spec = config.tasks[name]
         if spec.bulk is not None:
             found.update(bulk_lane_kinds(spec, config))
+    for pool in served_pools(config):
+        found.update(pool_lane_kinds(pool, config))
     return sorted(found)
 
 
 def meets_terms(lane: str, config: WorkerConfig) -> bool:
     """Whether the worker has the labels and the version that the jobs of this lane need."""
     own = {*config.settings.labels, version_term(config.version)}
-    return all(term in own for term in terms_of(lane) if not term.startswith(BULK))
+    return all(term in own for term in terms_of(lane) if not term.startswith((BULK, POOL)))

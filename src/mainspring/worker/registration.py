@@ -30,7 +30,7 @@ from mainspring.stores.shared.programs import (
     tasks_of_programs,
 )
 from mainspring.tasks.spec import find_bad_signatures
-from mainspring.worker.eligibility import all_lane_kinds, runnable_tasks
+from mainspring.worker.eligibility import all_lane_kinds, runnable_tasks, served_pools
 from mainspring.worker.records import Beat, Registration, RescueResult
 from mainspring.worker.retry_log import RetryLog
 
@@ -89,6 +89,7 @@ def build_registration(config: WorkerConfig, more: Mapping[str, object]) -> Regi
         "roles": sorted(settings.roles),
         "async_slots": settings.async_slots,
         "thread_slots": settings.thread_slots,
+        "process_slots": {name: pool.max for name, pool in served_pools(config).items()},
         "labels": list(settings.labels),
         "kinds": all_lane_kinds(config),
         "concurrency": settings.concurrency,
@@ -108,6 +109,8 @@ def describe_worker(config: WorkerConfig) -> str:
     queues = ", ".join(settings.queues) or "none"
     labels = f", labels {', '.join(settings.labels)}" if settings.labels else ""
     slots = f"{settings.async_slots} async and {settings.thread_slots} thread slots"
+    if pools := served_pools(config):
+        slots += ", processes " + ", ".join(f"{name}={pool.max}" for name, pool in pools.items())
     at_once = "" if settings.max_jobs is None else f", at most {settings.max_jobs} jobs at once"
     return f"store {store}, queues {queues}, {slots}{at_once}{labels}"
 

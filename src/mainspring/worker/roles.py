@@ -27,6 +27,8 @@ def apply_roles(config: WorkerConfig) -> WorkerConfig:
         name = "burst" if settings.burst else "until_empty"
         raise InvalidOption(name, True, "needs the role 'worker': a scheduler runs no jobs", subject="worker")
     return config._replace(
-        settings=replace(settings, queues=(), concurrency={}, max_jobs=None, async_slots=0, thread_slots=0),
+        settings=replace(
+            settings, queues=(), concurrency={}, max_jobs=None, async_slots=0, thread_slots=0, process_slots=0
+        ),
         lifespans=(),
     )

@@ -48,6 +48,8 @@ log = logging.getLogger("mainspring.worker")
 TICK = 0.5
 _HOOKS = 0.4
 """The part of the grace in which hooks get the last events: sending the last acks takes the rest."""
+_CHILDREN = 0.5
+"""The part of the grace that the children of process slots get to end."""
 _BROKEN = "user code ended its event loop"
 _ENDS = {
     0: "the jobs that it had started are finished",
@@ -254,7 +256,7 @@ class Worker:
         )  # fmt: skip
         self._demand = Demand(
             settings.queues, settings.concurrency, dispatcher.pools, max_jobs=settings.max_jobs,
-            lane_kinds=lane_kinds(config), weights=config.weights, separate=dispatcher.bulk_lanes,
+            lane_kinds=lane_kinds(config), weights=config.weights, separate=dispatcher.separate_lanes,
         )  # fmt: skip
         turn_loop = self._turn_loop = TurnLoop(
             self._store, self._demand, dispatcher, environment, self._outage,
@@ -264,6 +266,7 @@ class Worker:
         environment.lender = SlotLender(
             dispatcher.pools, config.limits, on_lent=turn_loop.on_slot_lent, on_returned=self._demand.count_claim
         )
+        dispatcher.start_pools(environment.lender)
         environment.reports = ReportSender(self._store, environment, turn_loop.add_ack, self._outage)
         self._services = self._make_services(
             ServiceHost(
@@ -460,17 +463,20 @@ class Worker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._dispatcher is not None:
             self._dispatcher.end_all()  # no body runs any more, unless run() itself was cancelled
-            self._dispatcher.close()
         retiring = self._drain is not None and self._drain.all_acked and not self._left_to_supervisor()
         if retiring and self._broken:
             await self._retire_broken()
         if self._events is not None:
             await self._events.close(_HOOKS * settings.grace / 1e6)
+        if self._dispatcher is not None:
+            await self._dispatcher.close_children(_CHILDREN * settings.grace / 1e6)
         await self._lifespans.stop()
         if self.heartbeats is not None:
             self.heartbeats.stop()
         if retiring and not self._broken:
             await registration.retire(self._store, self.id, min(1.0, settings.grace / 1e6))
+        if self._dispatcher is not None:
+            self._dispatcher.close()
         if self._shared_state.phase != Phase.REPLACE:
             self._shared_state.phase = Phase.DONE
         self._ended = True

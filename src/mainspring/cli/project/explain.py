@@ -36,7 +36,9 @@ def explain(app: Mainspring, task: str) -> Shown:
     facts = {
         "task": found.name,
         "signature": _signature(found),
-        "runs": "on the event loop" if found.declared.kind == "async" else "in a thread",
+        "runs": {"async": "on the event loop", "thread": "in a thread", "process": "in a child process"}[
+            found.declared.kind
+        ],
         "declared": _place(found),
         "queue": found.queue,
         "aliases": list(found.aliases),

@@ -181,8 +181,9 @@ class _Crew:
             roles=frozenset({"worker"}),  # the drain fires the schedules itself
         )
         self._shared_state = SharedState.create()
-        tasks = {name: spec._replace(bulk=_hurried(spec.bulk)) for name, spec in parts.tasks.items()}
-        parts = parts._replace(settings=settings, tasks=tasks, schedules=None)
+        tasks = {name: spec.in_thread()._replace(bulk=_hurried(spec.bulk)) for name, spec in parts.tasks.items()}
+        pools = tuple(sorted({spec.pool for spec in parts.tasks.values()} - {""}))
+        parts = parts._replace(settings=settings, tasks=tasks, schedules=None, pools_in_threads=pools)
         self._worker = Worker(parts, self._store, shared_state=self._shared_state, services=build_services)
         self._running = asyncio.create_task(self._worker.run())
         self._serving = queues

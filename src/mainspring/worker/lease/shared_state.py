@@ -38,6 +38,9 @@ TRIPS = 64
 ON_LOOP = 128
 """The body runs on the event loop."""
 
+IN_CHILD = 256
+"""The body runs in a pool child, which its worker kills if the body does not end."""
+
 CALL_SHIFT = 32
 """The bits of the flags from here on: 1 + the slot of its bulk call for each further item of the call; else 0."""
 
@@ -222,6 +225,10 @@ class SharedState:
         words = self._words
         heads = words[8 : 8 + 8 * words[_USED] : 8].tolist()
         return [line for slot, token in enumerate(heads) if token and (line := self._read(slot)) is not None]
+
+    def read(self, slot: int) -> RunningBody | None:
+        """The running body in ``slot``; None if there is none, or if its line is in the middle of a write."""
+        return self._read(slot)
 
     def _read(self, slot: int) -> RunningBody | None:
         at = _BASE + 64 * slot

@@ -28,7 +28,7 @@ from typing import NamedTuple, Protocol
 from mainspring.jobs.lanes import KINDS, base_lane, base_of
 from mainspring.worker.loop.queue_shares import QueueShares, interleave
 from mainspring.worker.records import Claim, Want
-from mainspring.worker.run.slots.base import AHEAD_MAX, SlotPool
+from mainspring.worker.run.slots.base import AHEAD_MAX, LaneRequest, SlotPool
 
 _UNCAPPED = ""
 """The group of the queues without a cap, which are asked for together."""
@@ -43,15 +43,15 @@ JobCounts = Mapping[tuple[str, str], int]
 
 
 class SeparateLanes(Protocol):
-    """Lanes that are asked for in a want of their own: the lanes of one bulk task."""
+    """Lanes that are asked for in a want of their own: those of one bulk task, or of one pool of process slots."""
 
     kind: str
-    """``async`` or ``thread``: the pool whose slots its jobs use."""
+    """The name of the slots that its jobs use."""
     kinds: tuple[str, ...]
     """The kinds of its base lanes, in every queue."""
 
-    def request(self, free: int) -> tuple[int, int]:
-        """With ``free`` free slots: how many jobs to ask for, and how many of the slots they will use."""
+    def request(self, free: int, *, ahead: bool) -> LaneRequest:
+        """What to ask for with ``free`` free slots. ``ahead``: whether some jobs may wait for a slot."""
         ...
 
 
@@ -81,14 +81,14 @@ class PromisedSlots:
     def __init__(self, headroom: dict[str, int]) -> None:
         self.headroom = headroom
         """For each queue with a cap: how many more of its jobs the worker may hold."""
-        self.promised = {"async": 0, "thread": 0}
+        self.promised = Counter[str]()
         self.total = 0
 
     def take(self, queue: str, kind: str, n: int, slots: int | None = None) -> None:
         """A want asks for ``n`` jobs, which use ``slots`` slots (by default ``n``)."""
         used = n if slots is None else slots
         self.total += used
-        for side in _SIDES[kind]:
+        for side in _SIDES.get(kind, (kind,)):
             self.promised[side] += used
         if queue in self.headroom:
             self.headroom[queue] -= n
@@ -172,7 +172,8 @@ class Demand:
         self._order = [*self._groups, *self._separate]
         self._pools = pools
         self._aio, self._thread = pools["async"], pools["thread"]
-        self._own_slots = self._aio.slots + self._thread.slots  # without the slots that waiting bodies lend
+        self._all_pools = tuple(pools.values())
+        self._own_slots = sum(pool.slots for pool in self._all_pools)  # without the slots that waiting bodies lend
         self._dry: set[tuple[str, str]] = set()
         self._passed = False
         """The store passed over jobs that need a free slot: claim nothing ahead until they have had slots."""
@@ -219,7 +220,7 @@ class Demand:
     def has_idle_slot(self) -> bool:
         if self._max_jobs is not None and not self._left():
             return False
-        return self._aio.held < self._aio.slots or self._thread.held < self._thread.slots
+        return any(pool.held < pool.slots for pool in self._all_pools)
 
     @property
     def is_dry(self) -> bool:
@@ -240,7 +241,9 @@ class Demand:
     def is_urgent(self) -> bool:
         """Worth a turn now: there may be work for an idle slot, or half of the claims ahead are used up."""
         wanted = self.has_idle_slot or self._half_used(self._aio) or self._half_used(self._thread)
-        return (wanted or any(lanes.request(0)[0] for lanes in self._separate.values())) and not self.is_dry
+        return (
+            wanted or any(lanes.request(0, ahead=self._may_claim_ahead).n for lanes in self._separate.values())
+        ) and not self.is_dry
 
     def next_wants(self) -> tuple[Want, ...]:
         """The wants of the next turn. :meth:`record_reply` must follow."""
@@ -399,13 +402,18 @@ class Demand:
         ]  # fmt: skip
         if not queues:
             return
-        n, slots = lanes.request(self._free(self._pools[lanes.kind], name, promised, lanes.kind))
         queue = queues[self._turns // len(self._order) % len(queues)]
-        n = min(n, promised.headroom.get(queue, n))
+        free = self._free(self._pools[lanes.kind], name, promised, lanes.kind)
+        asked = lanes.request(free, ahead=self._may_claim_ahead and not queue)
+        n = min(asked.n, promised.headroom.get(queue, asked.n))
         if n > 0:
             group = _separate_group(name, queue)
-            wants.wants.append(GroupWant(group, _SEPARATE, self._separate_lanes(lanes, queue), n, n))
-            promised.take(queue, lanes.kind, n, slots)
+            wants.wants.append(GroupWant(group, _SEPARATE, self._separate_lanes(lanes, queue), n, min(n, asked.now)))
+            promised.take(queue, lanes.kind, n, asked.slots)
+
+    @property
+    def _may_claim_ahead(self) -> bool:
+        return self._max_jobs is None and not self._passed
 
     @property
     def _takes_any(self) -> bool:
@@ -420,9 +428,9 @@ class Demand:
     def _left(self, promised: PromisedSlots | None = None) -> int:
         """How many more jobs the worker may hold by ``concurrency=N``. Bodies that wait for other jobs do not count."""
         assert self._max_jobs is not None
-        lent = self._aio.slots + self._thread.slots - self._own_slots
+        lent = sum(pool.slots for pool in self._all_pools) - self._own_slots
         taken = 0 if promised is None else promised.total
-        return max(0, self._max_jobs + lent - self._aio.held - self._thread.held - taken)
+        return max(0, self._max_jobs + lent - sum(pool.held for pool in self._all_pools) - taken)
 
     def _now(self, kind: str, n: int, promised: PromisedSlots) -> int:
         """How many of ``n`` jobs find a slot that is free now."""
@@ -438,8 +446,8 @@ class Demand:
         for queue, cap in self._caps.items():
             if self._held[queue] < cap and (queue, "both") not in self._dry:
                 return 0
-        for name in self._separate:
-            if (_separate_group(name, ""), _SEPARATE) not in self._dry:
+        for name, lanes in self._separate.items():
+            if self._pools[lanes.kind] is pool and (_separate_group(name, ""), _SEPARATE) not in self._dry:
                 return 0
         return pool.claim_ahead.size()
 
@@ -476,4 +484,6 @@ def _separate_group(name: str, capped: str) -> str:
 def _kind_of(claim: Claim) -> str:
     """The kind of the base lane that a claim came from."""
     rest = claim.lane[len(claim.queue) + 1 :]
+    if rest.startswith("process"):  # in a test, whose pools are threads; else such lanes are separate
+        return "thread"
     return next((kind for kind in ("async", "thread") if rest.startswith(kind)), "any")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mainspring.common.clock import boottime
 from mainspring.common.ids import id_text, worker_id
@@ -27,6 +27,14 @@ if TYPE_CHECKING:
     from mainspring.worker.run.slots.thread_slots import SlotThread
 
 NEVER = float("inf")
+
+
+class BodyInChild(Protocol):
+    """A child process that runs bodies of this worker."""
+
+    def end(self, attempt: RunningAttempt, ending: Ending, reason: str) -> None:
+        """Ask the body of ``attempt`` to end."""
+        ...
 
 
 class Ending(IntEnum):
@@ -102,6 +110,7 @@ class RunningAttempt:
         "begun",
         "body",
         "check_at",
+        "child",
         "claim",
         "context",
         "early",
@@ -179,6 +188,8 @@ class RunningAttempt:
         self.slot = -1
         self.task: asyncio.Task[None] | None = None
         self.thread: SlotThread | None = None
+        self.child: BodyInChild | None = None
+        """The child process in which the body runs, or waits for its turn."""
         self.context: Any = None
         self.report_queued = self.has_reports = False
         """It waits for its reports to be sent; it has reported progress, log lines or items."""

@@ -45,7 +45,9 @@ def raise_soft_timeout(attempt: RunningAttempt) -> None:
 
 
 def _interrupt(attempt: RunningAttempt, error: BaseException) -> None:
-    if attempt.thread is not None:
+    if attempt.child is not None:
+        attempt.child.end(attempt, attempt.ending, attempt.ending_reason)
+    elif attempt.thread is not None:
         attempt.thread.throw(attempt, error)
     elif attempt.task is not None:
         attempt.task.cancel()

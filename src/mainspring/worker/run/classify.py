@@ -114,6 +114,27 @@ def ack_error(attempt: RunningAttempt, error: BaseException, retries: int, run_u
     return _ack_failed(attempt, error, 0 if attempt.early else retries, run_us, timed_out=soft)
 
 
+def ack_crashed(attempt: RunningAttempt, error: MainspringError, run_us: int, *, out_of_memory: bool = False) -> Ack:
+    """The ack for a body whose child process died."""
+    record = describe_error(error, code=attempt.environment.code)
+    fault = _breaker_fault(attempt, error, retryable=True)
+    return Ack.crashed(
+        attempt.lease,
+        dumps(record),
+        label=record.type,
+        early=attempt.early,
+        out_of_memory=out_of_memory,
+        run_us=run_us,
+        fault=fault,
+    )
+
+
+def ack_cancelled(attempt: RunningAttempt, run_us: int) -> Ack:
+    """The ack for a body that was ended by a cancel order."""
+    error = JobCancelled(UUID(bytes=attempt.claim.id), attempt.ending_reason)
+    return Ack.cancelled(attempt.lease, encode_error(error, attempt.environment.code), run_us=run_us)
+
+
 def ack_hard_timeout(attempt: RunningAttempt, retries: int, run_us: int) -> Ack:
     """The ack for a body that ended at or after its hard limit."""
     error = HardTimeout(attempt.timeout / 1e6, attempt.ending_reason)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -14,17 +16,19 @@ from mainspring.breakers.records import BREAKER_SUFFIX
 from mainspring.common.clock import boottime
 from mainspring.common.ids import id_text
 from mainspring.jobs.outcomes import Ack, Lease
-from mainspring.worker.eligibility import can_run
+from mainspring.pools.records import ChildTarget
+from mainspring.worker.eligibility import can_run, pool_lane_kinds, served_pools
 from mainspring.worker.events.breaker_counts import BreakerCounts
 from mainspring.worker.run import classify
 from mainspring.worker.run.attempt import Ending, RunEnvironment, RunningAttempt
-from mainspring.worker.run.bulk.gather import BulkGatherer
+from mainspring.worker.run.bulk.gather import BulkGatherer, BulkLanes
 from mainspring.worker.run.executor import Executor
 from mainspring.worker.run.flows.inputs import InputLoader
 from mainspring.worker.run.missing_limits import DeclareLimits, MissingLimits
 from mainspring.worker.run.rate_slots import RateSlots, windows_of
 from mainspring.worker.run.slots.async_slots import AsyncSlots
-from mainspring.worker.run.slots.base import SlotPool
+from mainspring.worker.run.slots.base import PoolLanes, SlotPool
+from mainspring.worker.run.slots.process_slots import PoolLauncher, ProcessSlots
 from mainspring.worker.run.slots.thread_slots import ThreadSlots
 from mainspring.worker.run.timeouts import AttemptTimeouts
 
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from mainspring.worker.lease.shared_state import SharedState
     from mainspring.worker.records import Claim
     from mainspring.worker.run.bulk.attempt import BulkAttempt
+    from mainspring.worker.run.slots.lending import SlotLender
 
 log = logging.getLogger("mainspring.worker")
 
@@ -81,21 +86,41 @@ class Dispatcher:
         bounds = [bound for spec in config.tasks.values() for bound in spec.bounds]
         self._rate_slots = RateSlots(windows_of(bounds, config.limits))
         executor = Executor(shared_state, config.middleware, on_started, self._rate_slots)
-        self.timeouts = AttemptTimeouts(self.running, settings.grace / 1e6, on_stuck)
+        self._on_stuck = on_stuck
+        self.timeouts = AttemptTimeouts(self.running, settings.grace / 1e6, self._end_stuck)
         aio = AsyncSlots(settings.async_slots, 0, executor, self.timeouts, self.finish)
         thread = self._threads = ThreadSlots(
             settings.thread_slots, settings.async_slots, executor, self.timeouts, self.finish
         )
         self.pools: dict[str, SlotPool] = {"async": aio, "thread": thread}
+        self._processes = self._make_process_slots(config, shared_state, executor)
+        self.pools |= self._processes
         self._refuse = executor.refuse
         self._missing_limits = MissingLimits(config.tasks.values(), self.finish, executor.ack_failure, declare_limits)
         self._gatherer = BulkGatherer(
             config, self.pools, lambda attempt, error: self.finish(attempt, executor.ack_failure(attempt, error))
         )
         self._inputs = InputLoader(store, self.pools, self._start_loaded, self.finish, executor.ack_failure)
-        self.bulk_lanes = self._gatherer.lanes
-        """The lanes of bulk tasks, which ask for their jobs separately."""
-        self._has_bulk = bool(self.bulk_lanes)
+        pool_lanes = [
+            PoolLanes(slots, pool_lane_kinds(pool.settings.name, config), pool)
+            for slots, pool in self._processes.items()
+        ]
+        self.separate_lanes: tuple[BulkLanes | PoolLanes, ...] = (*self._gatherer.lanes, *pool_lanes)
+        """The lanes of bulk tasks and of process slots, which ask for their jobs separately."""
+        self._has_bulk = bool(self._gatherer.lanes)
+
+    def _make_process_slots(
+        self, config: WorkerConfig, shared_state: SharedState, executor: Executor
+    ) -> dict[str, ProcessSlots]:
+        """The process slots of each pool that the tasks of this worker need, by the name of the slots."""
+        served = served_pools(config)
+        if not served:
+            return {}
+        launcher = PoolLauncher(_target_maker(config), shared_state, config.settings.grace / 1e6, set())
+        return {
+            f"process:{name}": ProcessSlots(settings, launcher, executor, self.timeouts, self.finish, self._environment)
+            for name, settings in served.items()
+        }
 
     # ---- for the turn loop -------------------------------------------------------------------
 
@@ -119,7 +144,7 @@ class Dispatcher:
             attempts = self._gatherer.gather(attempts)
         urgent = [attempt for attempt in attempts if attempt.needs_slot_now]
         for attempt in urgent:
-            pool = self.pools[attempt.spec.kind]
+            pool = self.pools[attempt.spec.slots]
             if pool.held < pool.slots:
                 pool.submit(attempt)
             else:
@@ -127,7 +152,7 @@ class Dispatcher:
                 self._hand_back(attempt)
         for attempt in attempts:
             if not urgent or not attempt.needs_slot_now:
-                self.pools[attempt.spec.kind].submit(attempt)
+                self.pools[attempt.spec.slots].submit(attempt)
 
     def cancel(self, attempt: RunningAttempt, reason: str) -> None:
         """A cancel order came."""
@@ -218,13 +243,37 @@ class Dispatcher:
         for attempt in self.running():
             self.timeouts.request_end(attempt, Ending.STOP)
 
+    def start_pools(self, lender: SlotLender) -> None:
+        """Start the children of process slots that are kept ready."""
+        for pool in self._processes.values():
+            pool.lender = lender
+            pool.start()
+
+    def kill_child_bodies(self) -> bool:
+        """Kill the children whose bodies still run. False if there is none."""
+        left = [attempt for attempt in self.running() if attempt.child is not None]
+        for attempt in left:
+            self._end_stuck(attempt)
+        return bool(left)
+
+    async def close_children(self, grace: float) -> None:
+        """Let the children of process slots end."""
+        await asyncio.gather(*(pool.close_children(grace) for pool in self._processes.values()))
+
     def close(self) -> None:
-        """Release the timer and the idle threads."""
+        """Release the timer and the idle threads, and kill the children that are left."""
         self.timeouts.close()
         for pool in self.pools.values():
             pool.close()
 
     # ---- private -----------------------------------------------------------------------------
+
+    def _end_stuck(self, attempt: RunningAttempt) -> None:
+        """A body was asked to end and did not end within the grace. In a child, it is killed with the child."""
+        if attempt.child is not None:
+            self._processes[attempt.spec.slots].kill_body(attempt)
+        else:
+            self._on_stuck(attempt)
 
     def _hand_back(self, attempt: RunningAttempt) -> None:
         for each in attempt.jobs:
@@ -234,7 +283,7 @@ class Dispatcher:
     def _start_loaded(self, attempt: RunningAttempt) -> None:
         """The results of other jobs, which are arguments of this job, have been read."""
         for each in self._gatherer.gather([attempt]) if self._has_bulk else [attempt]:
-            self.pools[each.spec.kind].submit(each)
+            self.pools[each.spec.slots].submit(each)
 
     def _withdraw(self, attempt: RunningAttempt) -> None:
         """A job of a bulk task was cancelled or abandoned. Its call continues as long as it has other jobs."""
@@ -294,6 +343,21 @@ class Dispatcher:
                 "  Set %s_slots to 1 or more, or let another worker serve the queue.",
                 claim.task, id_text(claim.id), claim.queue, spec.kind, spec.kind,
             )  # fmt: skip
+
+
+def _target_maker(config: WorkerConfig) -> Callable[[str, int], ChildTarget]:
+    """Makes the first message for a child. Raises ``TaskNotImportable`` if a child cannot import the app."""
+    assert config.find_target is not None
+    target = config.find_target()
+
+    def make(pool: str, line: int) -> ChildTarget:
+        path = tuple(folder or str(Path.cwd()) for folder in sys.path)
+        return ChildTarget(
+            target=target, path=path, address=config.store, logs=config.logs, pool=pool,
+            grace=config.settings.grace, line=line,
+        )  # fmt: skip
+
+    return make
 
 
 def _with_cost(attempt: RunningAttempt, ack: Ack) -> Ack:

@@ -19,6 +19,7 @@ this file, decodes the stored record of a job into the arguments of its call.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from mainspring.errors import HardTimeout, Undecodable
 from mainspring.flows.results import ReplacedBy
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.records import RECORD_VERSION, JobBody
-from mainspring.worker.lease.shared_state import EARLY, ON_LOOP, STRICT, SUSPECT, TRIPS, UNTOLD, SharedState
+from mainspring.worker.lease.shared_state import EARLY, IN_CHILD, ON_LOOP, STRICT, SUSPECT, TRIPS, UNTOLD, SharedState
 from mainspring.worker.run import classify, wrappers
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
 from mainspring.worker.run.bulk.executor import BulkExecutor
@@ -59,6 +60,9 @@ class Executor:
 
     ``on_started`` is called for each body that starts, in the thread of the body, before the body starts.
     """
+
+    in_child = False
+    """Whether this process is a pool child, whose bodies do not run on the event loop of a worker."""
 
     def __init__(
         self,
@@ -107,6 +111,17 @@ class Executor:
             attempt.environment.schedule_runs[attempt.claim.id] = body.schedule
         return decoded.args, decoded.kwargs
 
+    def read_own_options(self, attempt: RunningAttempt) -> None:
+        """The time limit, the retries and the schedule of an attempt whose body runs in a child. What cannot be read
+        is reported by the child."""
+        attempt.timeout = attempt.spec.timeout
+        with contextlib.suppress(Exception):
+            attempt.body = body = _decode_body(attempt.claim.record)
+            if body.options:
+                self._apply_own_options(attempt, body)
+            if body.schedule is not None:
+                attempt.environment.schedule_runs[attempt.claim.id] = body.schedule
+
     def _apply_own_options(self, attempt: RunningAttempt, body: JobBody) -> None:
         """The time limit and the retries that were given for this job."""
         if body.timeout is not None:
@@ -146,7 +161,9 @@ class Executor:
             flags |= EARLY if claim.early else EARLY | UNTOLD
         if spec.breaker is not None and issubclass(HardTimeout, spec.breaker.trip_on or HardTimeout):
             flags |= TRIPS
-        if spec.kind == "async":
+        if self.in_child:
+            flags |= IN_CHILD
+        elif spec.kind == "async":
             flags |= ON_LOOP
         if slot >= 0:  # -1: the shared state has no line left for this item of a bulk call
             self._shared_state.start(slot, claim.id, claim.token, deadline, retry_in, flags, now)

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mainspring.common.clock import boottime
 from mainspring.errors import UseError
+from mainspring.worker import process_tree
 from mainspring.worker.lease.death_lock import DeathLock
 from mainspring.worker.lease.shared_state import Phase, RunningBody, SharedState
-from mainspring.worker.supervise import process_tree
 from mainspring.worker.supervise.child_pipe import (
     Bye,
     CannotStart,

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from mainspring.stores.connect import StoreAddress
+from mainspring.worker import process_tree
 from mainspring.worker.config import WorkerConfig
 from mainspring.worker.events.names import MovedJob
 from mainspring.worker.lease.death_lock import DeathLock
 from mainspring.worker.lease.shared_state import SharedState
-from mainspring.worker.supervise import process_tree
 
 VARIABLE = "MAINSPRING_CHILD"
 """Environment variable with the :class:`ChildEnvironment` of a new process."""

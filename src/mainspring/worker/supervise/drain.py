@@ -28,6 +28,8 @@ log = logging.getLogger("mainspring.worker")
 
 FINISHED, HANDED_BACK, STOPPED = 0, 3, 4
 _FAST_GRACE = 2.0
+_KILLED = 1.0
+"""Seconds to wait until the kernel has ended killed children."""
 _FLUSH = 0.6
 """The part of the grace for sending the last acks. A supervisor allows two graces for the whole end."""
 
@@ -106,6 +108,8 @@ class WorkerDrain:
             log.warning("%d jobs did not finish in time and are handed back", count)
         self._dispatcher.end_all()
         await self._wait_for_bodies(min(self._grace, _FAST_GRACE) if self._fast.is_set() else self._grace)
+        if self._dispatcher.kill_child_bodies():
+            await self._wait_for_bodies(_KILLED)
 
     def _leave_behind(self, attempt: RunningAttempt) -> None:
         """The body does not end. A supervisor gives its job back after this process; without one, hand it back now.

@@ -22,12 +22,12 @@ from mainspring.breakers.swap import count_lost_worker
 from mainspring.common.clock import boottime
 from mainspring.errors import StoreError
 from mainspring.jobs.outcomes import Outcome
+from mainspring.worker import process_tree
 from mainspring.worker.lease.death_lock import DeathLock
 from mainspring.worker.lease.heartbeat import TEMPORARY, HeartbeatSender
 from mainspring.worker.lease.shared_state import SharedState
 from mainspring.worker.records import Beat
 from mainspring.worker.retry_log import Outage, RetryLog
-from mainspring.worker.supervise import process_tree
 from mainspring.worker.supervise.blame import ack_early_jobs_of_crash
 from mainspring.worker.supervise.child_pipe import (
     VARIABLE,

@@ -22,12 +22,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from mainspring.common.clock import boottime
 from mainspring.errors import UseError
 from mainspring.jobs.outcomes import Outcome
-from mainspring.worker import failure_log
+from mainspring.worker import failure_log, process_tree
 from mainspring.worker.events.names import MovedJob, moved_by_acks, moved_by_rescue
 from mainspring.worker.lease import death_lock
 from mainspring.worker.lease.shared_state import Phase
 from mainspring.worker.lease.supervisor_heartbeats import SupervisorHeartbeats
-from mainspring.worker.supervise import process_tree, signals
+from mainspring.worker.supervise import signals
 from mainspring.worker.supervise.blame import decide_blame
 from mainspring.worker.supervise.child import Child
 from mainspring.worker.supervise.child_pipe import DRAIN, STOP

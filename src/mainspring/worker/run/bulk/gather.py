@@ -17,6 +17,7 @@ from mainspring.tasks.bulk import Bulk
 from mainspring.worker.eligibility import bulk_lane_kinds, can_run
 from mainspring.worker.run.bulk.attempt import BulkAttempt
 from mainspring.worker.run.executor import decode_record
+from mainspring.worker.run.slots.base import LaneRequest
 
 if TYPE_CHECKING:
     from mainspring.tasks.spec import TaskSpec
@@ -34,14 +35,14 @@ class BulkLanes:
     """The lanes of one bulk task, and its calls that gather."""
 
     def __init__(self, spec: TaskSpec, bulk: Bulk, kinds: tuple[str, ...], pool: SlotPool) -> None:
-        self.kind: str = spec.kind
+        self.kind = spec.slots
         self.kinds = kinds
         self._bulk = bulk
         self._pool = pool
         self._loop = asyncio.get_running_loop()
         self._calls: dict[Hashable, _GatheringCall] = {}
 
-    def request(self, free: int) -> tuple[int, int]:
+    def request(self, free: int, *, ahead: bool) -> LaneRequest:  # noqa: ARG002 - jobs that gather do not wait for a slot
         """How many jobs to ask for with ``free`` free slots, and how many slots they will use.
 
         Enough to fill the calls that gather, and new calls in about half of the free slots: other tasks need slots too.
@@ -51,7 +52,8 @@ class BulkLanes:
         calls = min(max(0, free), max(1, free // 2), max(1, MAX_REQUEST // size))
         if self._bulk.by is not None:
             calls = min(calls, 1)  # the number of calls depends on the values of the jobs, which are not known yet
-        return fill + calls * size, calls
+        n = fill + calls * size
+        return LaneRequest(n, n, calls)
 
     def add(self, attempt: RunningAttempt, value: Hashable) -> None:
         """Let the attempt wait for others with the same value of ``by``."""
@@ -149,7 +151,7 @@ class BulkGatherer:
         found = self._lanes.get(spec.name)
         if found is None:
             kinds = bulk_lane_kinds(spec, self._config)
-            found = self._lanes[spec.name] = BulkLanes(spec, bulk, kinds, self._pools[spec.kind])
+            found = self._lanes[spec.name] = BulkLanes(spec, bulk, kinds, self._pools[spec.slots])
         return found
 
     @staticmethod

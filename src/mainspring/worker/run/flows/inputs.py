@@ -58,7 +58,7 @@ class InputLoader:
             return attempts
         waiting = [attempt for attempt in waiting if _inputs_of(attempt)]
         for attempt in waiting:
-            self._pools[attempt.spec.kind].held += 1
+            self._pools[attempt.spec.slots].held += 1
             self._loading[attempt] = asyncio.get_running_loop().create_task(self._load(attempt))
         return [attempt for attempt in attempts if attempt not in self._loading]
 
@@ -82,13 +82,13 @@ class InputLoader:
                 self._end(attempt, Ack.bypassed(attempt.lease))
                 return
             del self._loading[attempt]
-            self._pools[attempt.spec.kind].held -= 1
+            self._pools[attempt.spec.slots].held -= 1
             attempt.inputs = inputs
             self._start(attempt)
 
     def _end(self, attempt: RunningAttempt, ack: Ack) -> None:
         if self._loading.pop(attempt, None) is not None:
-            self._pools[attempt.spec.kind].held -= 1
+            self._pools[attempt.spec.slots].held -= 1
             attempt.finished = True
             self._finish(attempt, ack)
 

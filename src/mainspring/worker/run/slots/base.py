@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mainspring.jobs.outcomes import Ack
 from mainspring.worker.run.attempt import RunningAttempt
@@ -50,6 +50,35 @@ class SlotPool(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class LaneRequest(NamedTuple):
+    """What to ask for in separate lanes."""
+
+    n: int
+    now: int
+    """How many of the ``n`` jobs start in slots that are free now. The others are claimed ahead."""
+    slots: int
+    """How many free slots they will use."""
+
+
+class PoolLanes:
+    """The lanes of one pool of process slots, which are asked for in a want of their own."""
+
+    def __init__(self, kind: str, kinds: tuple[str, ...], pool: SlotPool) -> None:
+        self.kind = kind
+        """The name of the slots."""
+        self.kinds = kinds
+        """The kinds of the base lanes of its jobs."""
+        self._pool = pool
+
+    def request(self, free: int, *, ahead: bool) -> LaneRequest:
+        """As many jobs as slots are free; with ``ahead`` also short jobs, when half of those before are used up."""
+        pool, more = self._pool, self._pool.claim_ahead.size() if ahead else 0
+        n = pool.slots + more - pool.held
+        if n <= more // 2:
+            n = 0
+        return LaneRequest(max(n, free), free, free)
 
 
 class ClaimAhead:

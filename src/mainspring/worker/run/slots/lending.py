@@ -58,19 +58,14 @@ class SlotLender:
 
     def shared_limits(self, attempt: RunningAttempt, job: JobRow) -> set[str]:
         """The names of the concurrency limits that ``job`` needs and the body of ``attempt`` holds. Any thread."""
-        if job.state is State.RUNNING or "#" not in attempt.claim.lane:
-            return set()
-        shared = bucket_labels_in(attempt.claim.lane) & bucket_labels_in(job.lane)
-        labels = {label.partition("=")[0] for label in shared}
-        limits = (*self._limits, *attempt.spec.limits)
-        return {each.name for each in limits if each.kind == "concurrency" and limit_label(each.name) in labels}
+        return find_shared_limits(attempt, job, (*self._limits, *attempt.spec.limits))
 
     def begin_wait(self, attempt: RunningAttempt, job: JobRow, narrow: Iterable[str] = ()) -> None:
         """The body of ``attempt`` begins to wait for ``job``. Any thread. Raises ``WouldDeadlock``.
 
         ``narrow``: the shared limits whose size is 1 in the store.
         """
-        _refuse_deadlock(attempt, job, narrow)
+        refuse_deadlock(attempt, job, narrow)
         with self._lock:
             waits = self._waits.get(attempt, 0)
             if not waits and len(self._waits) >= LENT_MAX:
@@ -81,7 +76,7 @@ class SlotLender:
             self._waits[attempt] = waits + 1
         if not waits:
             self._log_once(attempt)
-            self._call(self._lend, attempt)
+            self._call(self.lend, attempt)
 
     def end_wait(self, attempt: RunningAttempt) -> None:
         """The wait is over. Any thread."""
@@ -90,7 +85,7 @@ class SlotLender:
             if self._waits[attempt]:
                 return
             del self._waits[attempt]
-        self._call(self._take_back, attempt)
+        self._call(self.take_back, attempt)
 
     def _call(self, act: Callable[[RunningAttempt], None], attempt: RunningAttempt) -> None:
         try:
@@ -98,18 +93,20 @@ class SlotLender:
         except RuntimeError:  # the loop is closed: the body outlived its worker
             return
 
-    def _lend(self, attempt: RunningAttempt) -> None:
-        if not self._pools[attempt.spec.kind].add_slot():
+    def lend(self, attempt: RunningAttempt) -> None:
+        """The body only waits: its pool gets one slot more. On the loop."""
+        if not self._pools[attempt.spec.slots].add_slot():
             return  # thousands of items of bulk calls run: the body waits in its own slot
         self._lent.add(attempt)
         for each in attempt.jobs:
             self._on_lent(each.claim.queue)
 
-    def _take_back(self, attempt: RunningAttempt) -> None:
+    def take_back(self, attempt: RunningAttempt) -> None:
+        """The body goes on. On the loop."""
         if attempt not in self._lent:
             return
         self._lent.discard(attempt)
-        self._pools[attempt.spec.kind].remove_slot()
+        self._pools[attempt.spec.slots].remove_slot()
         for each in attempt.jobs:
             self._on_returned(each.claim.queue)
 
@@ -125,7 +122,16 @@ class SlotLender:
         )
 
 
-def _refuse_deadlock(attempt: RunningAttempt, job: JobRow, narrow: Iterable[str]) -> None:
+def find_shared_limits(attempt: RunningAttempt, job: JobRow, limits: Iterable[Limit]) -> set[str]:
+    """The names of those concurrency limits that ``job`` needs and the body of ``attempt`` holds."""
+    if job.state is State.RUNNING or "#" not in attempt.claim.lane:
+        return set()
+    shared = bucket_labels_in(attempt.claim.lane) & bucket_labels_in(job.lane)
+    labels = {label.partition("=")[0] for label in shared}
+    return {each.name for each in limits if each.kind == "concurrency" and limit_label(each.name) in labels}
+
+
+def refuse_deadlock(attempt: RunningAttempt, job: JobRow, narrow: Iterable[str]) -> None:
     """Raise if the job can never end while the body waits for it."""
     if job.id == attempt.claim.id:
         raise WouldDeadlock(

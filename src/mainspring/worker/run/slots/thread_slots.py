@@ -66,7 +66,9 @@ class ThreadSlots:
 
     def _start_thread(self) -> None:
         with self._retiring:
-            self._threads.append(SlotThread(self, self._lines.pop()))
+            thread = SlotThread(self, self._lines.pop())
+            self._threads.append(thread)
+            thread.start()
 
     def add_slot(self) -> bool:
         with self._retiring:
@@ -155,9 +157,9 @@ class ThreadSlots:
 
 
 class SlotThread:
-    """The thread of one slot."""
+    """The thread of one slot. In a pool child ``thread`` is the main thread, which calls ``serve``."""
 
-    def __init__(self, pool: ThreadSlots, slot: int) -> None:
+    def __init__(self, pool: ThreadSlots, slot: int, thread: threading.Thread | None = None) -> None:
         self.attempt: RunningAttempt | None = None
         """The attempt that runs here now."""
         self._pool = pool
@@ -165,7 +167,11 @@ class SlotThread:
         self._lock = threading.Lock()
         self._inside = False
         self._thrown = False
-        self._thread = threading.Thread(target=self._main, name=f"mainspring-slot-{slot}", daemon=True)
+        name = f"mainspring-slot-{slot}"
+        self._thread = thread or threading.Thread(target=self.serve, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     @property
@@ -179,7 +185,8 @@ class SlotThread:
                 self._thrown = True
                 _set_async_exception(self._thread.ident, _class_of(error))
 
-    def _main(self) -> None:
+    def serve(self) -> None:
+        """Run bodies until the pool is closed, or has more threads than slots. In the thread itself."""
         job_threads.enter()
         pool = self._pool
         while (attempt := pool.take()) is not None:

@@ -20,6 +20,7 @@ MARK = "MAINSPRING_FAMILY"
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _LINUX = sys.platform.startswith("linux")
 
 
@@ -66,6 +67,21 @@ def read_stat(pid: int) -> Stat | None:
         os.close(fd)
     state, parent, group, session = raw[raw.rindex(b")") + 2 :].split(None, 4)[:4]  # the name may contain any character
     return Stat(pid, state.decode(), int(parent), int(group), int(session))
+
+
+def read_rss(pid: int) -> int:
+    """The bytes of memory that a process uses now; 0 if there is no such process."""
+    if not _LINUX:
+        import psutil
+
+        try:
+            return int(psutil.Process(pid).memory_info().rss)
+        except psutil.Error:
+            return 0
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return 0
 
 
 def become_subreaper() -> bool:
