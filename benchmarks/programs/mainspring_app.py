@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.programs.stamps import first_start, record
-from mainspring import Concurrency, Dag, Mainspring, Rate, group
+from mainspring import Concurrency, Mainspring, Rate
 
 durability: Any = os.environ["BENCH_DURABILITY"]
 address = os.environ["BENCH_STORE"]
@@ -105,7 +105,7 @@ def lifespan() -> Mainspring:
     return app
 
 
-# ---- flows: the last job of each notes its start ----------------------------------------------------------
+# ---- flows: the last job of each notes its start. An older tree to compare with may have none: imported at use. ---
 
 
 def chain(n: int) -> None:
@@ -116,6 +116,8 @@ def chain(n: int) -> None:
 
 
 def chord(n: int) -> None:
+    from mainspring import group
+
     (group(echo.s(each) for each in range(n)) | gather).enqueue()
 
 
@@ -127,6 +129,8 @@ def batch(n: int) -> None:
 
 def dag(n: int) -> None:
     """Layers of ten nodes; each node waits for all nodes of the layer before. Its jobs are not run."""
+    from mainspring import Dag
+
     made = Dag()
     before: list[Any] = []
     for _ in range(n // 10):
