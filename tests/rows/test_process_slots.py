@@ -140,6 +140,14 @@ def test_a_crash_is_charged_to_the_job_that_ran(heavy: Any, work: Any, tmp_path:
     assert Counter(lines(tmp_path, "added")) == Counter(map(str, range(20))), "each ran once"
 
 
+def test_jobs_that_kill_their_children_do_not_make_the_pool_fail(heavy: Any, work: Any) -> None:
+    """Each child dies in its first job, more often in a row than a pool restarts children that do nothing."""
+    with work():
+        jobs = heavy.app.enqueue_many([heavy.die.s("kill") for _ in range(5)])
+        assert {job.join(timeout=LONG).reason for job in jobs} == {"crashed"}
+        assert heavy.pid.enqueue().result(timeout=LONG)
+
+
 def test_sys_exit_ends_the_attempt_and_not_the_child(heavy: Any, work: Any) -> None:
     with work():
         pid = heavy.pid.enqueue().result(timeout=LONG)

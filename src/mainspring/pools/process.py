@@ -81,6 +81,8 @@ class PoolProcess:
 
     def send(self, message: Any) -> None:
         """Send a message. Never raises: the end of the process is noticed elsewhere."""
+        if self._ended:
+            return
         with contextlib.suppress(OSError):
             self._writer.send(encode(message))
             if self._writer.is_waiting:

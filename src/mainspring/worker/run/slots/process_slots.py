@@ -67,8 +67,9 @@ START_PATIENCE = 30.0
 """Seconds that jobs wait for a child that is starting, before they are handed back for another worker."""
 STOPPED_FOR = 3.0
 """Seconds after which a child that was stopped (SIGSTOP) is killed."""
-SLACK = 1.0
-"""Seconds beyond the grace after which a child is killed that neither ends a body nor says that the body is stuck."""
+SLACK = 1.5
+"""Graces after which a child is killed that neither ends a body nor says that the body is stuck. The supervisor kills
+the whole worker after two."""
 
 
 class PoolLauncher(NamedTuple):
@@ -96,6 +97,10 @@ class _ChildSlot:
         """Since when the first of its jobs may run."""
         self.taking_back = False
         self.stopped_since = 0.0
+        self.leaving_since = 0.0
+        """Since when it was seen to close."""
+        self.blamed: tuple[bytes, int] | None = None
+        """The job that is charged with a crash if the worker has killed the child."""
 
     @property
     def takes_jobs(self) -> bool:
@@ -393,7 +398,7 @@ class ProcessSlots:
         child.attempts.clear()
         for attempt in reversed(left):
             if attempt.lease == guilty or (process.killed_for and attempt.ending >= Ending.HARD):
-                self._end_with_child(attempt, process, how)
+                self._end_with_child(attempt, child, how)
             else:
                 self._wait_again(attempt)
         self._launcher.shared_state.end(child.line)
@@ -401,7 +406,7 @@ class ProcessSlots:
         if self._closing:
             return
         if not process.leaving or not process.ready:
-            self._restarts.record_death(served=child.done > 0)
+            self._restarts.record_death(served=child.done > 0 or guilty is not None)
         self._refill()
 
     def _read_line(self, child: _ChildSlot) -> tuple[bytes, int] | None:
@@ -409,8 +414,9 @@ class ProcessSlots:
         body = self._launcher.shared_state.read(child.line)
         return None if body is None else (body.job, body.token)
 
-    def _end_with_child(self, attempt: RunningAttempt, process: PoolProcess, how: str) -> None:
-        """The body ended with its child: as it was asked to, or by a crash."""
+    def _end_with_child(self, attempt: RunningAttempt, child: _ChildSlot, how: str) -> None:
+        """The body ended with its child: as it was asked to, by a crash, or because of the job before it."""
+        process = child.process
         run_us = attempt.run_us(boottime())
         attempt.finished, attempt.child = True, None
         self.held -= 1
@@ -420,6 +426,8 @@ class ProcessSlots:
             case Ending.CANCEL:
                 ack = classify.ack_cancelled(attempt, run_us)
             case Ending.STOP | Ending.FENCE | Ending.GONE:
+                ack = classify.ack_handed_back(attempt, run_us)
+            case _ if process.killed_for and attempt.lease != child.blamed:
                 ack = classify.ack_handed_back(attempt, run_us)
             case _:
                 ack = classify.ack_crashed(attempt, ChildDied(how, process.killed_for), run_us)
@@ -512,12 +520,21 @@ class ProcessSlots:
         now = boottime()
         for child in [*self._children]:
             child.process.check()
+            self._check_leaving(child, now)
             if child.attempts and not child.process.killed_for:
                 self._check_stopped(child, now)
                 self._check_deadline(child, now)
                 self._check_long(child, now)
         if any(child.attempts or child.process.leaving or not child.process.ready for child in self._children):
             self._look_soon()
+
+    def _check_leaving(self, child: _ChildSlot, now: float) -> None:
+        """A child whose lifespan does not end must not stay."""
+        if not child.process.leaving or child.process.killed_for:
+            return
+        child.leaving_since = child.leaving_since or now
+        if now - child.leaving_since > 2 * self._launcher.grace:
+            child.process.kill("it did not end")
 
     def _check_stopped(self, child: _ChildSlot, now: float) -> None:
         stat = process_tree.read_stat(child.process.pid)
@@ -526,6 +543,7 @@ class ProcessSlots:
         elif not child.stopped_since:
             child.stopped_since = now
         elif now - child.stopped_since > STOPPED_FOR:
+            child.blamed = self._read_line(child)
             child.process.kill(f"it was stopped for {STOPPED_FOR:g} s")
 
     def _check_deadline(self, child: _ChildSlot, now: float) -> None:
@@ -533,7 +551,7 @@ class ProcessSlots:
         body = self._launcher.shared_state.read(child.line)
         if body is None or (attempt := child.attempts.get((body.job, body.token))) is None:
             return
-        limit = self._launcher.grace + SLACK
+        limit = self._launcher.grace * SLACK
         if body.deadline and now > body.deadline + limit and attempt.ending < Ending.HARD:
             attempt.ending, attempt.started = Ending.HARD, body.started or attempt.started
             child.process.kill(f"job {id_text(body.job)} ran past its time limit")
