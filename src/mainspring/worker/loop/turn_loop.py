@@ -406,7 +406,7 @@ class TurnLoop:
         self._demand.count_release(claim.queue)
         if "#" in claim.lane:
             self._limited -= 1
-        if excludes_suspects(claim.crashes):
+        if claim.crashes and excludes_suspects(claim.crashes):
             self._suspects -= 1
             self._demand.wake()  # the next suspect may be claimed, if there is one
 
@@ -458,7 +458,7 @@ class TurnLoop:
                 # The store repeats claims without saying for which want it made them: all of them count as urgent.
                 if is_repeat or (place < free if for_slots is None else claim.id in for_slots):
                     self._expect_slot(accepted)
-            if excludes_suspects(claim.crashes):
+            if claim.crashes and excludes_suspects(claim.crashes):
                 self._suspects += 1
             started.append(accepted)
         self._dispatcher.start(started)

@@ -152,7 +152,8 @@ class Dispatcher:
                 self._hand_back(attempt)
         for attempt in attempts:
             if not urgent or not attempt.needs_slot_now:
-                self.pools[attempt.spec.slots].submit(attempt)
+                spec = attempt.spec
+                self.pools[spec.slots if spec.pool else spec.kind].submit(attempt)
 
     def cancel(self, attempt: RunningAttempt, reason: str) -> None:
         """A cancel order came."""

@@ -245,7 +245,7 @@ async def run_async(
             end_forked_child(attempt)
             if attempt.context is not None:
                 warn_of_unawaited(attempt)
-            if is_flow(value):
+            if value is not None and is_flow(value):
                 value = await areplace(attempt, value)
             ack = executor.ack_success(attempt, value)
     except BaseException as error:  # SystemExit in a handler ends its attempt, not the worker

@@ -217,7 +217,7 @@ class SlotThread:
         end = ends[0]
         if not isinstance(end, _Returned):
             return executor.ack_failure(attempt, end)
-        if not is_flow(end.value):
+        if end.value is None or not is_flow(end.value):
             return executor.ack_success(attempt, end.value)
         try:
             return executor.ack_success(attempt, replace(attempt, end.value))
