@@ -2658,15 +2658,17 @@ CREATE FUNCTION mainspring_stored.is_fair_lane_v1(p_lane text, p_queue text) RET
     select strpos(split_part(substr(p_lane, length(p_queue) + 2), '=', 1), '#*') > 0
 $$;
 
-CREATE FUNCTION mainspring_stored.is_flow_live_v1(p_root bytea, p_limit integer) RETURNS boolean
+CREATE FUNCTION mainspring_stored.is_flow_live_v1(p_root bytea) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
 begin
+    if exists (select 1 from mainspring_stored.joins o where o.id = any(array[p_root]) and o.pruning) then
+        return false;
+    end if;
     return exists (
-        select 1 from (
-            select m.job from mainspring_stored.marks m where m.mark = mainspring_stored.flow_mark_v1(p_root) order by m.job limit p_limit
-        ) m
+        select 1 from mainspring_stored.marks m
         join mainspring_stored.jobs j on j.id = any(array[m.job])
+        where m.mark = mainspring_stored.flow_mark_v1(p_root)
     );
 end
 $$;
@@ -3945,7 +3947,7 @@ declare
     v_before bytea[];
 begin
     delete from mainspring_stored.flow_work w where w.id = any(p_revived);
-    update mainspring_stored.joins o set total = o.succeeded + o.bypassed, dead = 0, cancelled = 0, open = false
+    update mainspring_stored.joins o set total = o.succeeded + o.bypassed, dead = 0, cancelled = 0, open = false, pruning = false
     where o.id = any(p_revived);
     insert into mainspring_stored.edges (parent, child, policy) select u.id, u.id, 'hold' from unnest(p_revived) as u(id);
     update mainspring_stored.jobs j set deps = j.deps + e.n
@@ -4154,14 +4156,14 @@ begin
     select coalesce(array_agg(c.id), '{}'), array_agg(c.id) filter (where c.followed & 4 > 0) into v_ids, v_roots from (
         (
             select f.id, f.followed from mainspring_stored.finished f
-            where f.drop_at <= p_now and (f.followed & 4 = 0 or not mainspring_stored.is_flow_live_v1(f.id, p_limit))
+            where f.drop_at <= p_now and (f.followed & 4 = 0 or not mainspring_stored.is_flow_live_v1(f.id))
             order by f.drop_at limit p_limit
         )
         union all
         (
             select f.id, f.followed from mainspring_stored.finished f
             where f.finished < p_before and f.drop_at is null
-                and (f.followed & 4 = 0 or not mainspring_stored.is_flow_live_v1(f.id, p_limit))
+                and (f.followed & 4 = 0 or not mainspring_stored.is_flow_live_v1(f.id))
             order by f.finished limit p_limit
         )
         limit p_limit
@@ -4169,6 +4171,7 @@ begin
     if v_roots is not null then
         v_gone := mainspring_stored.list_flow_jobs_v1(v_roots, p_limit, p_now);
         if cardinality(v_gone) > 0 then
+            update mainspring_stored.joins o set pruning = true where o.id = any(v_roots) and not o.pruning;
             candidates := cardinality(v_gone);
             select f.* into deleted, woken from mainspring_stored.prune_flow_jobs_v1(v_gone, p_now) f;
             return;
@@ -6638,6 +6641,7 @@ CREATE TABLE mainspring_stored.joins (
     last_end bigint DEFAULT 0 NOT NULL,
     open boolean NOT NULL,
     lenient boolean NOT NULL,
+    pruning boolean DEFAULT false NOT NULL,
     id bytea NOT NULL
 )
 WITH (fillfactor='50');
@@ -6773,48 +6777,48 @@ ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.f
 
 ALTER TABLE ONLY mainspring_stored.finished ATTACH PARTITION mainspring_stored.finished_rest DEFAULT;
 
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1795135518406342, 1, 1, 'hand-1-a6426a', 1795135518407425, 1795135518412536, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
-INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1795135518406342, 1, 1, 'hand-1-a6426a', 1795135518407425, 1795135518412536, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000007', 1795137099057075, 1, 1, 'hand-1-3e3dbf', 1795137099058154, 1795137099076748, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
+INSERT INTO mainspring_stored.attempts VALUES ('\x01900000000070008000000000000003', 1795137099057075, 1, 1, 'hand-1-3e3dbf', 1795137099058154, 1795137099076748, 0, 'failed', true, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d');
 
-INSERT INTO mainspring_stored.dead VALUES (1795135518398274, 1795135518406342, 1795135518398272, 1795135518412536, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-a6426a', 1795135518407425, 0, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
+INSERT INTO mainspring_stored.dead VALUES (1795137099024025, 1795137099057075, 1795137099024023, 1795137099076748, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000007', 'dead', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3e3dbf', 1795137099058154, 0, NULL, '\x7b2274797065223a2256616c75654572726f72222c2274657874223a226e6f20f09f909b227d', NULL, NULL, NULL, NULL, 'not_retryable', NULL, 'ValueError', NULL, NULL);
 
 INSERT INTO mainspring_stored.documents VALUES ('schedules', 'nightly', 1, '\x7b7d');
 
 INSERT INTO mainspring_stored.edges VALUES ('\x01900000000070008000000000000004', '\x01900000000070008000000000000005', 'fail');
 
-INSERT INTO mainspring_stored.finished_20261120 VALUES (1795135518398273, 1795135518406342, 1795135518398272, 1795135518412536, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-a6426a', 1795135518407425, 0, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.finished_20261120 VALUES (1795135518398279, 0, 1795135518434909, 1795135518442006, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261120 VALUES (1795137099024024, 1795137099057075, 1795137099024023, 1795137099076748, 0, 1, 1, 0, 3, 0, false, '\x01900000000070008000000000000006', 'succeeded', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3e3dbf', 1795137099058154, 0, '\x22646f6e6522', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.finished_20261120 VALUES (1795137099024030, 0, 1795137099163728, 1795137099189702, 0, 0, 1, 0, 3, 0, false, '\x01900000000070008000000000000008', 'cancelled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'by_user', NULL, NULL, NULL, NULL);
 
-INSERT INTO mainspring_stored.jobs VALUES (1795135518398276, 1795135518406342, 1795135518398272, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-a6426a', NULL, NULL, 1795135518407425, 1, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (1795135518398275, 1795135518406342, 1795135518398272, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-a6426a', 1795139118412536, NULL, 1795135518407425, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (1795135518398277, 0, 1795135518434909, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (1795135518398278, 0, 1795135518434909, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795135518434909, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2795135518434909, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795135518434909, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795137099024027, 1795137099057075, 1795137099024023, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000004', 'running', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3e3dbf', NULL, NULL, 1795137099058154, 1, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795137099024026, 1795137099057075, 1795137099024023, 0, 1, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000003', 'retrying', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', 'hand-1-3e3dbf', 1795140699076748, NULL, 1795137099058154, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795137099024028, 0, 1795137099163728, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000000', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b2261726773223a5b315d7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (1795137099024029, 0, 1795137099163728, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000001', 'ready', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, '\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795137099163728, 0, 0, 1, 0, 3, 0, 0, false, false, false, '\x01900000000070008000000000000002', 'scheduled', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, 2795137099163728, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO mainspring_stored.jobs VALUES (0, 0, 1795137099163728, 0, 0, 1, 0, 3, 1, 0, false, false, false, '\x01900000000070008000000000000005', 'blocked', 'shop.tasks.send', 'q', 'q/any', 'q/any', '\x7b7d', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.keys VALUES ('\x6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b', '\x01900000000070008000000000000001', 0, 0, '', NULL, NULL, NULL);
 
 INSERT INTO mainspring_stored.marks VALUES ('tag:stored', '\x01900000000070008000000000000000');
 
-INSERT INTO mainspring_stored.meta VALUES ('408c239d-b1a3-4ffd-a038-8a2676c7256e', 0);
+INSERT INTO mainspring_stored.meta VALUES ('bc84b938-0a89-44ad-8c32-3401ec0f8193', 0);
 
 INSERT INTO mainspring_stored.progress VALUES ('\x01900000000070008000000000000004', '\x302e35');
 
-INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1795135518446890, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
+INSERT INTO mainspring_stored.queues VALUES ('slow', 'paused', 1795137099211759, NULL, 0, '', NULL, NULL, DEFAULT, DEFAULT, DEFAULT, DEFAULT);
 
-INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1795135518425130);
+INSERT INTO mainspring_stored.retried_batches VALUES ('\x01900000000070008000000000000001', 1795137099124612);
 
 INSERT INTO mainspring_stored.schedule_runs VALUES ('nightly', 5, '\x01900000000070008000000000000006', '\x7b7d');
 
-INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1795135518449231, 10, '\x7b7d');
+INSERT INTO mainspring_stored.schedules VALUES ('nightly', 1795137099221493, 10, '\x7b7d');
 
 INSERT INTO mainspring_stored.schema_version VALUES (1);
 
-INSERT INTO mainspring_stored.workers VALUES ('hand-1-a6426a', 1, 2, false, false, 1795135518395549, 1795135518412536, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
+INSERT INTO mainspring_stored.workers VALUES ('hand-1-3e3dbf', 1, 2, false, false, 1795137099008864, 1795137099076748, '{q}', '{shop.tasks.send}', 15000000, '\x7b7d');
 
 SELECT pg_catalog.setval('mainspring_stored.keyed_lanes_id_seq', 1, false);
 
-SELECT pg_catalog.setval('mainspring_stored.seq', 1795135518398279, true);
+SELECT pg_catalog.setval('mainspring_stored.seq', 1795137099024030, true);
 
 ALTER TABLE ONLY mainspring_stored.attempts
     ADD CONSTRAINT attempts_pkey PRIMARY KEY (job, token);

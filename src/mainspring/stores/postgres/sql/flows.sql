@@ -406,7 +406,7 @@ declare
     v_before bytea[];
 begin
     delete from {schema}.flow_work w where w.id = any(p_revived);
-    update {schema}.joins o set total = o.succeeded + o.bypassed, dead = 0, cancelled = 0, open = false
+    update {schema}.joins o set total = o.succeeded + o.bypassed, dead = 0, cancelled = 0, open = false, pruning = false
     where o.id = any(p_revived);
     insert into {schema}.edges (parent, child, policy) select u.id, u.id, {EDGE_HOLD} from unnest(p_revived) as u(id);
     update {schema}.jobs j set deps = j.deps + e.n
@@ -503,14 +503,16 @@ begin
 end
 $$;
 
--- is_flow_live: whether one of the next p_limit jobs of the flow of this root, which prune would delete first, is live.
-create function {schema}.is_flow_live_v1(p_root bytea, p_limit integer) returns boolean language plpgsql as $$
+-- is_flow_live: whether a job of the flow of this root is live. Not asked again once the flow is being deleted.
+create function {schema}.is_flow_live_v1(p_root bytea) returns boolean language plpgsql as $$
 begin
+    if exists (select 1 from {schema}.joins o where o.id = any(array[p_root]) and o.pruning) then
+        return false;
+    end if;
     return exists (
-        select 1 from (
-            select m.job from {schema}.marks m where m.mark = {schema}.flow_mark_v1(p_root) order by m.job limit p_limit
-        ) m
+        select 1 from {schema}.marks m
         join {schema}.jobs j on j.id = any(array[m.job])
+        where m.mark = {schema}.flow_mark_v1(p_root)
     );
 end
 $$;

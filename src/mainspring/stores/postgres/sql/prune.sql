@@ -65,14 +65,14 @@ begin
     select coalesce(array_agg(c.id), '{}'), array_agg(c.id) filter (where c.followed & {IS_JOIN} > 0) into v_ids, v_roots from (
         (
             select f.id, f.followed from {schema}.finished f
-            where f.drop_at <= p_now and (f.followed & {IS_JOIN} = 0 or not {schema}.is_flow_live_v1(f.id, p_limit))
+            where f.drop_at <= p_now and (f.followed & {IS_JOIN} = 0 or not {schema}.is_flow_live_v1(f.id))
             order by f.drop_at limit p_limit
         )
         union all
         (
             select f.id, f.followed from {schema}.finished f
             where f.finished < p_before and f.drop_at is null
-                and (f.followed & {IS_JOIN} = 0 or not {schema}.is_flow_live_v1(f.id, p_limit))
+                and (f.followed & {IS_JOIN} = 0 or not {schema}.is_flow_live_v1(f.id))
             order by f.finished limit p_limit
         )
         limit p_limit
@@ -80,6 +80,7 @@ begin
     if v_roots is not null then
         v_gone := {schema}.list_flow_jobs_v1(v_roots, p_limit, p_now);
         if cardinality(v_gone) > 0 then
+            update {schema}.joins o set pruning = true where o.id = any(v_roots) and not o.pruning;
             candidates := cardinality(v_gone);
             select f.* into deleted, woken from {schema}.prune_flow_jobs_v1(v_gone, p_now) f;
             return;

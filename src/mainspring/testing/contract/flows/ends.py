@@ -181,6 +181,23 @@ class TestRetentionOfFlows:
             await store.prune(RULES)
         assert (await store.find(Query.everything())).jobs == ()
 
+    async def test_no_job_of_a_flow_is_pruned_while_one_is_live(self, store: Store, clock: MovableClock) -> None:
+        """Also if the live job is not among those that a slice would delete first."""
+        root = job(join=Join())
+        ended = [in_flow(root, before=[root]) for _ in range(4)]
+        beside = in_flow(root, queue="beside")
+        await put_in(store, root, *ended, beside)
+        hand = await Hand(store).join()
+        await hand.succeed(*await hand.take(4))
+        clock.advance("11h")
+        for _ in range(4):
+            assert await store.prune(RULES, limit=2) == 0
+        assert len((await store.find(Query.everything())).jobs) == 6
+        await hand.succeed(await hand.take_one("beside/any"))
+        for _ in range(6):
+            await store.prune(RULES, limit=2)
+        assert (await store.find(Query.everything())).jobs == ()
+
     async def test_a_join_without_marked_jobs_is_pruned_like_a_job(self, store: Store, clock: MovableClock) -> None:
         join = job(join=Join())
         await put_in(store, join, job(after=[Edge(join.id)]))

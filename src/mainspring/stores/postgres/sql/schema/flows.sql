@@ -1,7 +1,7 @@
 -- Flows: the counts of joins, and what promotions still have to do. Members and joins are rows of jobs, joined by edges.
 
 -- open: members may be added from anywhere; then the join has an edge to itself. last_end: when its last member ended, as
--- the transaction of that end read the clock
+-- the transaction of that end read the clock. pruning: its flow is being deleted
 create table {schema}.joins (
     total bigint not null default 0,
     succeeded bigint not null default 0,
@@ -11,6 +11,7 @@ create table {schema}.joins (
     last_end bigint not null default 0,
     open boolean not null,
     lenient boolean not null,
+    pruning boolean not null default false,
     id bytea primary key
 ) with (fillfactor = 50);
 
