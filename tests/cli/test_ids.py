@@ -23,7 +23,7 @@ STORED = {
     "stores/postgres/jobs/follow_ups.py": "a parameter of a statement",
     "flows/plan.py": "the record of a job of a flow",
     "flows/batch.py": "the shape of a batch",
-    "flows/manager.py": "the shape of a flow",
+    "flows/retry.py": "the nodes of the shape of a flow",
     "testing/app/flows.py": "the shape of a flow",
 }
 

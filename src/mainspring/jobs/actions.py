@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.errors import InvalidOption, WrongState
-from mainspring.flows.guard import find_flow_mark, find_refused, has_open_flows, warn_of_refused
+from mainspring.flows.members import find_flow_mark, find_refused, has_open_flows, warn_of_refused
 from mainspring.jobs.job import Job
 from mainspring.jobs.known_names import check_names
 from mainspring.jobs.query import FLOW_MARK, MOMENTS, Query

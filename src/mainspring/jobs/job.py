@@ -26,8 +26,7 @@ from mainspring.errors import (
     WrongState,
     mask_url,
 )
-from mainspring.flows.cause import find_cause
-from mainspring.flows.guard import find_refused
+from mainspring.flows.members import find_cause, find_refused
 from mainspring.flows.results import ReplacedBy, is_join, read_result
 from mainspring.jobs.info import build_info, build_log_entry, decode_error
 from mainspring.jobs.query import Query

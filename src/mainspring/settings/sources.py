@@ -129,7 +129,7 @@ def _refuse_unknown_variable(variable: str) -> None:
     near = did_you_mean(name, names)  # without the prefix, which would make every name look alike
     candidates = [each for bare, each in names.items() if f"{bare!r}" in near]
     if name in OF_ONE_RUN:
-        hint = "This option belongs to one run of a command: give it as a flag of mainspring worker."
+        hint, candidates = "This option belongs to one run of a command: give it as a flag of mainspring worker.", []
     elif any(option.name == name for option in options_for("task")):
         hint, candidates = f"{name!r} is an option of @app.task(...).", []
     raise UnknownOption("environment", variable, candidates, hint=hint)
