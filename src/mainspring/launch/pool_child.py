@@ -165,9 +165,7 @@ class _PoolChild:
         )  # fmt: skip
         self._made.set()
         self._link.send(Ready(self._import_us))
-        beating = asyncio.create_task(runner.beat())
         await self._read_messages(runner)
-        beating.cancel()
         await lifespans.stop()
         runner.close()
 

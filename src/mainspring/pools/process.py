@@ -44,7 +44,6 @@ class PoolProcess:
         """It was told to close, or was killed."""
         self.killed_for = ""
         """Why the worker killed it; empty if it did not."""
-        self.last_beat = self.started
         self._on_message = on_message
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()

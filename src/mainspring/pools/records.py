@@ -65,13 +65,7 @@ class Close(msgspec.Struct, frozen=True, tag="close"):
     """No further job comes: end the lifespans and the process."""
 
 
-class ShowStack(msgspec.Struct, frozen=True, tag="show_stack"):
-    """Answer with the Python stack of the running body."""
-
-    number: int
-
-
-ToChild = RunJobs | EndJob | TakeBack | Close | ShowStack
+ToChild = RunJobs | EndJob | TakeBack | Close
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
@@ -130,18 +124,7 @@ class BodyWaits(msgspec.Struct, frozen=True, tag="waits"):
     begins: bool
 
 
-class ChildBeat(msgspec.Struct, frozen=True, tag="beat"):
-    """Sent once a second while a body runs: the child's control thread gets the GIL."""
-
-
-class StackText(msgspec.Struct, frozen=True, tag="stack"):
-    """The answer to ``ShowStack``."""
-
-    number: int
-    text: str
-
-
-FromChild = Ready | ImportFailed | JobReport | JobEnded | JobsGivenBack | BodyStuck | BodyWaits | ChildBeat | StackText
+FromChild = Ready | ImportFailed | JobReport | JobEnded | JobsGivenBack | BodyStuck | BodyWaits
 
 
 def encode(message: Any) -> bytes:

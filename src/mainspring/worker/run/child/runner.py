@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 import threading
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +17,10 @@ from mainspring.common.clock import boottime
 from mainspring.jobs.outcomes import Ack, Lease
 from mainspring.pools.records import (
     BodyStuck,
-    ChildBeat,
     EndJob,
     JobEnded,
     JobsGivenBack,
     RunJobs,
-    ShowStack,
-    StackText,
     TakeBack,
 )
 from mainspring.worker.lease.shared_state import SharedState
@@ -44,8 +39,6 @@ if TYPE_CHECKING:
 WAKE = getattr(signal, "SIGURG", signal.SIGTERM)
 """A signal whose default action is nothing. The child handles it with a function that does nothing: to run it, the
 interpreter leaves the call that waits, and then raises the exception that is pending."""
-BEAT_EVERY = 1.0
-"""Seconds between two beats while a body runs."""
 
 
 class ChildExecutor(Executor):
@@ -122,15 +115,6 @@ class JobRunner:
                 self._end(message)
             case TakeBack():
                 self._give_back()
-            case ShowStack(number=number):
-                self._link.send(StackText(number, self._stack()))
-
-    async def beat(self) -> None:
-        """Send a beat each second while a body runs, until cancelled."""
-        while True:
-            await asyncio.sleep(BEAT_EVERY)
-            if self._held:
-                self._link.send(ChildBeat())
 
     def close(self) -> None:
         """Run no further body."""
@@ -183,11 +167,3 @@ class JobRunner:
         """The body does not end: the worker kills this process."""
         claim = attempt.claim
         self._link.send(BodyStuck(claim.id, claim.token, attempt.ending, attempt.ending_reason or find_place(attempt)))
-
-    def _stack(self) -> str:
-        for attempt in self._running():
-            if attempt.task is not None:
-                found = attempt.task.get_stack()
-                return "".join("".join(traceback.format_stack(frame, 1)) for frame in found)
-        frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001  # the public way to see a thread
-        return "".join(traceback.format_stack(frame)) if frame is not None and self._held else ""

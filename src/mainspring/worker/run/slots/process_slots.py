@@ -24,7 +24,6 @@ from mainspring.pools.process import PoolProcess, describe_exit
 from mainspring.pools.records import (
     BodyStuck,
     BodyWaits,
-    ChildBeat,
     ChildTarget,
     Close,
     EndJob,
@@ -36,7 +35,6 @@ from mainspring.pools.records import (
     JobToRun,
     Ready,
     RunJobs,
-    StackText,
     TakeBack,
 )
 from mainspring.pools.restart import PoolRestarts
@@ -294,9 +292,11 @@ class ProcessSlots:
                 self._on_ended(child, message)
             case JobReport():
                 self._on_report(child, message)
-            case Ready():
+            case Ready(import_us=took):
                 process.ready = True
-                log.debug("child %d of pool %r is ready", process.pid, self.settings.name)
+                log.debug(
+                    "child %d of pool %r has imported the app in %d ms", process.pid, self.settings.name, took // 1000
+                )
                 self._assign()
             case ImportFailed(text=text):
                 self._on_import_failed(process, text)
@@ -306,10 +306,6 @@ class ProcessSlots:
                 self._on_stuck(child, message)
             case BodyWaits():
                 self._on_waits(child, message)
-            case ChildBeat():
-                process.last_beat = boottime()
-            case StackText():
-                pass
 
     def _on_ended(self, child: _ChildSlot, ended: JobEnded) -> None:
         attempt = child.attempts.pop(ended.ack.lease, None)
