@@ -200,7 +200,7 @@ class Mainspring(Reserved):
         from mainspring.pools.declare import declare_pool
 
         subject = f"pool {name!r}"
-        made = declare_pool(checks.pool_name(name, "name"), resolve_options("pool", o, subject=subject))
+        made = declare_pool(checks.pool_name(name, "name"), resolve_options("pool", o, subject=subject), o)
         known = self._pools.setdefault(made.name, made)
         if known != made:
             raise InvalidOption("name", name, "is declared twice with different options", subject="app.pool")

@@ -17,6 +17,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import InvalidOption, JobCancelled, ResultNotSerializable, TaskNotImportable
+from mainspring.worker.eligibility import served_pools
 from tests.rows.crew import ROOT, until
 from tests.timing import patience, short_settings
 
@@ -233,6 +234,65 @@ def test_a_long_body_does_not_hold_up_the_short_jobs_behind_it(heavy: Any, work:
         (tmp_path / "go").touch()
         late.result(timeout=LONG)
     assert Counter(lines(tmp_path, "added")) == Counter(map(str, range(400))), "each ran once"
+
+
+def test_a_job_that_waits_behind_a_long_body_gets_a_child_of_its_own(heavy: Any, work: Any, tmp_path: Path) -> None:
+    """Also after many short jobs, when several jobs may wait in a child."""
+    with work(process_slots=2):
+        for n in range(20):
+            heavy.add.enqueue(n, 0).result(timeout=LONG)
+        late = heavy.gated.enqueue("go")
+        until(lambda: lines(tmp_path, "gated"))
+        assert heavy.add.enqueue(100, 1).result(timeout=LONG) == 101
+        (tmp_path / "go").touch()
+        late.result(timeout=LONG)
+
+
+def test_a_cancel_of_a_job_that_waits_in_a_child_does_not_end_the_body_there(
+    heavy: Any, work: Any, tmp_path: Path
+) -> None:
+    with work(process_slots=1):
+        for n in range(20):
+            heavy.add.enqueue(n, 0).result(timeout=LONG)
+        long, *behind = heavy.app.enqueue_many([heavy.gated.s("go"), *[heavy.add.s(n, 0) for n in range(100, 110)]])
+        until(lambda: lines(tmp_path, "gated"))
+        behind[0].cancel()
+        assert behind[0].join(timeout=LONG).state == "cancelled"
+        (tmp_path / "go").touch()
+        long.result(timeout=LONG)
+        assert [job.result(timeout=LONG) for job in behind[1:]] == list(range(101, 110))
+    assert len(lines(tmp_path, "gated")) == 1
+    assert "100" not in lines(tmp_path, "added")
+
+
+@pytest.mark.option("worker.concurrency")
+def test_concurrency_counts_the_jobs_of_processes(heavy: Any, work: Any, tmp_path: Path) -> None:
+    with work(process_slots=2, concurrency=1):
+        first, second = heavy.app.enqueue_many([heavy.gated.s("go"), heavy.gated.s("go")])
+        until(lambda: lines(tmp_path, "gated"))
+        until(lambda: second.why().obstacles, "the second job is held back")
+        assert len(lines(tmp_path, "gated")) == 1
+        (tmp_path / "go").touch()
+        assert first.result(timeout=LONG)
+        assert second.result(timeout=LONG)
+
+
+def test_a_worker_with_process_slots_alone_runs_jobs_enqueued_by_name(heavy: Any, work: Any, store_url: str) -> None:
+    stranger = Mainspring(store_url)
+    with work(async_slots=0, thread_slots=0):
+        assert stranger.call("tests.rows.heavy.add", 1, 2).enqueue().result(timeout=LONG) == 3
+    stranger.close()
+
+
+def test_the_default_pool_is_as_large_as_process_slots(store_url: str) -> None:
+    app = Mainspring(store_url)
+    app.pool(name="default", max_jobs_per_child=5)
+
+    @app.task(executor="process")
+    def some() -> None: ...
+
+    (pool,) = served_pools(app.parts(process_slots=7)).values()
+    assert (pool.max, pool.max_jobs_per_child) == (7, 5)
 
 
 @pytest.mark.row("P6")

@@ -54,6 +54,7 @@ def main() -> int:
         os.set_inheritable(fd, False)
     _die_with(parent)
     _ignore_stop_signals()
+    signals.reset_in_forked_children()
     signals.dump_on_quit()
     end = socket.socket(fileno=channel)
     reader, link = MessageReader(end), ChildLink(end)

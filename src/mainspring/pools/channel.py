@@ -67,6 +67,9 @@ class MessageReader:
             while len(rest) - at >= _HEADER.size:
                 (length,) = _HEADER.unpack_from(rest, at)
                 if length & _IN_MEMORY:
+                    if not self._fds:  # no descriptor was left for it in this process: the message is lost
+                        self.closed = True
+                        return
                     at += _HEADER.size
                     yield from _read_file(self._fds.popleft(), length & ~_IN_MEMORY)
                     continue

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from mainspring.errors import InvalidOption, did_you_mean
 from mainspring.jobs.lanes import DEFAULT_POOL
 from mainspring.pools.settings import PoolSettings
@@ -22,9 +24,12 @@ class ProcessPool(NamedTuple):
     settings: PoolSettings
 
 
-def declare_pool(name: str, resolved: Mapping[str, Any]) -> ProcessPool:
-    """The pool with these options in normal form."""
+def declare_pool(name: str, resolved: Mapping[str, Any], given: Mapping[str, Any]) -> ProcessPool:
+    """The pool with these options in normal form. The maximum of the default pool is ``process_slots`` of the worker,
+    unless it is given here."""
     settings = PoolSettings(name=name, **resolved)
+    if name == DEFAULT_POOL and "max" not in given:
+        return ProcessPool(name, msgspec.structs.replace(settings, max=0))
     if settings.min > settings.max:
         why = f"is more than max={settings.max}"
         raise InvalidOption("min", settings.min, why, subject=f"pool {name!r}", hint="Raise max= too.")

@@ -18,6 +18,7 @@ from mainspring.worker import process_tree
 
 CHILD = "mainspring.launch.pool_child"
 """The module that a child runs."""
+_CLOSED = 0.5  # seconds that a process may live after its channel was closed: a dying process closes its files first
 CHANNEL = "MAINSPRING_POOL_CHANNEL"
 """Environment variable with the descriptors of the channel and of the shared state, and the pid of the worker."""
 
@@ -48,7 +49,8 @@ class PoolProcess:
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
-        with theirs:
+        with contextlib.ExitStack() as on_error, theirs:
+            on_error.enter_context(ours)
             variables = {**os.environ, CHANNEL: f"{theirs.fileno()},{shared_state},{os.getpid()}"}
             # In the thread of the loop on purpose: the kernel's signal at a parent's death follows the thread.
             self._popen = subprocess.Popen(
@@ -58,6 +60,7 @@ class PoolProcess:
                 process_group=0,
                 stdin=subprocess.DEVNULL,
             )
+            on_error.pop_all()
         ours.setblocking(False)
         self._socket = ours
         self._reader = MessageReader(ours)
@@ -123,6 +126,13 @@ class PoolProcess:
         if self._reader.closed:
             self._loop.remove_reader(self._socket)
             self.check()  # else the pidfd, or the next look of the pool, finds the end
+            if not self._ended and self._popen.poll() is None:
+                self._loop.call_later(_CLOSED, self._kill_deaf)
+
+    def _kill_deaf(self) -> None:
+        """The process has closed its channel: it can neither get jobs nor report their ends."""
+        if not self._ended and self._popen.poll() is None:
+            self.kill("it closed its channel")
 
     def _read_once(self) -> None:
         self._reader.receive()
@@ -130,8 +140,11 @@ class PoolProcess:
             self._on_message(self, decode_from_child(message))
 
     def _flush(self) -> None:
-        with contextlib.suppress(OSError):
+        try:
             self._writer.flush()
+        except OSError:  # the process is ending
+            self._loop.remove_writer(self._socket)
+            return
         if not self._writer.is_waiting:
             self._loop.remove_writer(self._socket)
 

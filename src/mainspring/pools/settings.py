@@ -12,6 +12,7 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
     min: int = 1
     """Children that are kept ready."""
     max: int = 1
+    """0: as many as ``process_slots`` of the worker."""
     max_jobs_per_child: int | None = None
     """Replace a child after this number of jobs."""
     max_memory_per_child: int | None = None

@@ -31,7 +31,7 @@ _MAX_COMBINED = 3
 def can_run(spec: TaskSpec, settings: WorkerSettings) -> bool:
     """Whether the worker has a slot of the task's kind and every label that the task needs."""
     if spec.kind == "process":
-        slots = settings.process_slots if spec.pool == DEFAULT_POOL else 1
+        slots = settings.process_slots if spec.pool == DEFAULT_POOL else int("worker" in settings.roles)
     else:
         slots = settings.async_slots if spec.kind == "async" else settings.thread_slots
     return slots > 0 and set(spec.needs) <= set(settings.labels)
@@ -74,7 +74,8 @@ def served_pools(config: WorkerConfig) -> Mapping[str, PoolSettings]:
     settings = config.settings
     names = {config.tasks[name].pool for name in runnable_tasks(config)} - {""}
     default = PoolSettings(name=DEFAULT_POOL, max=settings.process_slots)
-    return {name: config.pools.get(name) or msgspec.structs.replace(default, name=name) for name in sorted(names)}
+    found = {name: config.pools.get(name) or default for name in sorted(names)}
+    return {name: pool if pool.max else msgspec.structs.replace(pool, max=default.max) for name, pool in found.items()}
 
 
 def bulk_lane_kinds(spec: TaskSpec, config: WorkerConfig) -> tuple[str, ...]:

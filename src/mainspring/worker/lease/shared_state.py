@@ -38,9 +38,6 @@ TRIPS = 64
 ON_LOOP = 128
 """The body runs on the event loop."""
 
-IN_CHILD = 256
-"""The body runs in a pool child, which its worker kills if the body does not end."""
-
 CALL_SHIFT = 32
 """The bits of the flags from here on: 1 + the slot of its bulk call for each further item of the call; else 0."""
 

@@ -101,9 +101,11 @@ class Dispatcher:
             config, self.pools, lambda attempt, error: self.finish(attempt, executor.ack_failure(attempt, error))
         )
         self._inputs = InputLoader(store, self.pools, self._start_loaded, self.finish, executor.ack_failure)
+        # Jobs enqueued by name are asked for with the other slots; a worker without these asks for them here.
+        by_name = () if settings.async_slots or settings.thread_slots else ("any",)
         pool_lanes = [
-            PoolLanes(slots, pool_lane_kinds(pool.settings.name, config), pool)
-            for slots, pool in self._processes.items()
+            PoolLanes(slots, (*pool_lane_kinds(pool.settings.name, config), *(() if place else by_name)), pool)
+            for place, (slots, pool) in enumerate(self._processes.items())
         ]
         self.separate_lanes: tuple[BulkLanes | PoolLanes, ...] = (*self._gatherer.lanes, *pool_lanes)
         """The lanes of bulk tasks and of process slots, which ask for their jobs separately."""

@@ -33,7 +33,7 @@ from mainspring.errors import HardTimeout, Undecodable
 from mainspring.flows.results import ReplacedBy
 from mainspring.jobs.outcomes import Ack
 from mainspring.jobs.records import RECORD_VERSION, JobBody
-from mainspring.worker.lease.shared_state import EARLY, IN_CHILD, ON_LOOP, STRICT, SUSPECT, TRIPS, UNTOLD, SharedState
+from mainspring.worker.lease.shared_state import EARLY, ON_LOOP, STRICT, SUSPECT, TRIPS, UNTOLD, SharedState
 from mainspring.worker.run import classify, wrappers
 from mainspring.worker.run.attempt import NEVER, Ending, RunningAttempt
 from mainspring.worker.run.bulk.executor import BulkExecutor
@@ -161,12 +161,15 @@ class Executor:
             flags |= EARLY if claim.early else EARLY | UNTOLD
         if spec.breaker is not None and issubclass(HardTimeout, spec.breaker.trip_on or HardTimeout):
             flags |= TRIPS
-        if self.in_child:
-            flags |= IN_CHILD
-        elif spec.kind == "async":
+        if spec.kind == "async" and not self.in_child:
             flags |= ON_LOOP
         if slot >= 0:  # -1: the shared state has no line left for this item of a bulk call
             self._shared_state.start(slot, claim.id, claim.token, deadline, retry_in, flags, now)
+        if self._on_started is not None:
+            self._on_started(attempt)
+
+    def note_started(self, attempt: RunningAttempt) -> None:
+        """A body has started in a child process."""
         if self._on_started is not None:
             self._on_started(attempt)
 

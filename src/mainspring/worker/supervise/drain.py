@@ -85,8 +85,8 @@ class WorkerDrain:
         return code if self.all_acked else code or HANDED_BACK
 
     def _find_endable(self) -> list[RunningAttempt]:
-        """Bodies that may still end. The supervisor kills a body that was found stuck."""
-        return [attempt for attempt in self._dispatcher.running() if not attempt.stuck]
+        """Bodies that may still end. The supervisor kills a body that was found stuck, the worker one in a child."""
+        return [attempt for attempt in self._dispatcher.running() if not attempt.stuck or attempt.child is not None]
 
     async def _wait_for_bodies(self, limit: float, unless: asyncio.Event | None = None) -> None:
         """Wait until no body runs, for at most ``limit`` seconds, or until ``unless`` is set."""

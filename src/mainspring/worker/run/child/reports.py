@@ -50,7 +50,7 @@ class ChildLender:
     def __init__(self, link: ChildLink, limits: Iterable[Limit]) -> None:
         self._link = link
         self._limits = tuple(limits)
-        self._waits = 0
+        self._waits: dict[tuple[bytes, int], int] = {}
 
     def shared_limits(self, attempt: RunningAttempt, job: JobRow) -> set[str]:
         """The names of the concurrency limits that ``job`` needs and the body of ``attempt`` holds."""
@@ -59,12 +59,14 @@ class ChildLender:
     def begin_wait(self, attempt: RunningAttempt, job: JobRow, narrow: Iterable[str] = ()) -> None:
         """The body begins to wait for ``job``. Raises ``WouldDeadlock``."""
         refuse_deadlock(attempt, job, narrow)
-        self._waits += 1
-        if self._waits == 1:
+        waits = self._waits[attempt.lease] = self._waits.get(attempt.lease, 0) + 1
+        if waits == 1:
             self._link.send(BodyWaits(attempt.claim.id, attempt.claim.token, True))
 
     def end_wait(self, attempt: RunningAttempt) -> None:
         """The wait is over."""
-        self._waits -= 1
-        if not self._waits:
+        waits = self._waits.pop(attempt.lease, 1) - 1
+        if waits:
+            self._waits[attempt.lease] = waits
+        else:
             self._link.send(BodyWaits(attempt.claim.id, attempt.claim.token, False))

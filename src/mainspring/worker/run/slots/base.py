@@ -62,10 +62,16 @@ class LaneRequest(NamedTuple):
     """How many free slots they will use."""
 
 
+class PoolOfProcesses(SlotPool, Protocol):
+    """A pool whose children may all have failed."""
+
+    failed: bool
+
+
 class PoolLanes:
     """The lanes of one pool of process slots, which are asked for in a want of their own."""
 
-    def __init__(self, kind: str, kinds: tuple[str, ...], pool: SlotPool) -> None:
+    def __init__(self, kind: str, kinds: tuple[str, ...], pool: PoolOfProcesses) -> None:
         self.kind = kind
         """The name of the slots."""
         self.kinds = kinds
@@ -74,11 +80,12 @@ class PoolLanes:
 
     def request(self, free: int, *, ahead: bool) -> LaneRequest:
         """As many jobs as slots are free; with ``ahead`` also short jobs, when half of those before are used up."""
-        pool, more = self._pool, self._pool.claim_ahead.size() if ahead else 0
-        n = pool.slots + more - pool.held
-        if n <= more // 2:
-            n = 0
-        return LaneRequest(max(n, free), free, free)
+        pool = self._pool
+        if pool.failed:
+            return LaneRequest(0, 0, 0)
+        more = pool.claim_ahead.size() if ahead else 0
+        room = pool.slots + more - pool.held
+        return LaneRequest(max(free, room) if more and room > more // 2 else free, free, free)
 
 
 class ClaimAhead:

@@ -57,10 +57,14 @@ MOST_AHEAD = 64
 """Most jobs that wait in one child behind the running one."""
 LONG = 0.05
 """Seconds after which the jobs behind a body are taken back for a child that is free."""
+TAKE_BACK_AFTER = 1.0
+"""Seconds after which these jobs are taken back although no child is free."""
 LOOK_EVERY = 0.1
 """Seconds between two looks at the children while jobs run."""
 LOOK_AGAIN = 0.05
 """Seconds after which a body that waits for its rate limit looks whether it was asked to end."""
+START_AGAIN = 1.0
+"""Seconds after which a child is started again that the system refused to start."""
 START_PATIENCE = 30.0
 """Seconds that jobs wait for a child that is starting, before they are handed back for another worker."""
 STOPPED_FOR = 3.0
@@ -99,10 +103,14 @@ class _ChildSlot:
         """Since when it was seen to close."""
         self.blamed: tuple[bytes, int] | None = None
         """The job that is charged with a crash if the worker has killed the child."""
+        self.retiring = False
+        """It is replaced as soon as it has no job."""
+        self.noted: tuple[bytes, int] | None = None
+        """The job whose start was noted."""
 
     @property
     def takes_jobs(self) -> bool:
-        return self.process.ready and not self.process.leaving
+        return self.process.ready and not self.process.leaving and not self.retiring
 
     def end(self, attempt: RunningAttempt, ending: Ending, reason: str) -> None:
         """Ask the body of ``attempt`` to end."""
@@ -119,6 +127,8 @@ class ProcessSlots:
         self.settings = settings
         self.slots = settings.max
         self.held = 0
+        self.failed = False
+        """Its children died again and again before they had done a job: it takes no more."""
         self.claim_ahead = ClaimAhead(settings.max)
         self.lender: SlotLender | None = None
         self._launcher = launcher
@@ -213,8 +223,14 @@ class ProcessSlots:
     def kill_body(self, attempt: RunningAttempt) -> None:
         """The body was asked to end and did not end within the grace: kill its child."""
         for child in self._children:
-            if child.attempts.get(attempt.lease) is attempt:
+            if child.attempts.get(attempt.lease) is not attempt:
+                continue
+            runs = self._read_line(child)
+            if runs == attempt.lease or (runs is None and next(iter(child.attempts)) == attempt.lease):
                 child.process.kill(f"job {id_text(attempt.claim.id)} did not end")
+            else:  # it only waits in the child: that child gives it back, without a start
+                attempt.stuck = False
+                self._take_back(child)
 
     # ---- giving jobs to children --------------------------------------------------------------
 
@@ -233,9 +249,9 @@ class ProcessSlots:
         return min(free, key=lambda child: len(child.attempts), default=None)
 
     def _most(self, child: _ChildSlot) -> int:
-        """How many jobs a child may have: one, and some more while bodies are short."""
-        if child.taking_back:
-            return len(child.attempts) if child.attempts else 1
+        """How many jobs a child may have: one, and some more while bodies are short. No more behind a long body."""
+        if child.attempts and (child.taking_back or boottime() - child.first_since > LONG):
+            return len(child.attempts)
         most = 1 + min(MOST_AHEAD, self.claim_ahead.size() // max(1, self.slots))
         if self.settings.max_jobs_per_child is not None:
             most = min(most, max(1, self.settings.max_jobs_per_child - child.done))
@@ -321,12 +337,33 @@ class ProcessSlots:
         self.held -= 1
         if ended.begun:
             self.claim_ahead.record_run(ended.ack.run_us)
-        if not child.attempts:
-            child.taking_back = False
-            if self._must_replace(child):
-                self._replace(child)
+        if ended.begun:
+            self._note_started(child, attempt)
+        if self.lender is not None:
+            self.lender.take_back(attempt)
         self._finish(attempt, ended.ack)
+        if not child.retiring and self._must_replace(child):
+            child.retiring = True
+            if child.attempts:
+                self._take_back(child)
+        self._on_idle(child)
         self._assign()
+
+    def _on_idle(self, child: _ChildSlot) -> None:
+        """Replace the child if it has done enough and has no job; let it end if it is one too many."""
+        if child.attempts:
+            return
+        child.taking_back = False
+        if child.retiring and not child.process.leaving:
+            self._replace(child)
+        else:
+            self._dismiss_surplus()
+
+    def _note_started(self, child: _ChildSlot, attempt: RunningAttempt) -> None:
+        """Call the hooks for the start of a body, once. A long body is noticed by the look at its child."""
+        if child.noted != attempt.lease:
+            child.noted = attempt.lease
+            self._executor.note_started(attempt)
 
     def _on_report(self, child: _ChildSlot, report: JobReport) -> None:
         attempt = child.attempts.get((report.id, report.token))
@@ -348,6 +385,7 @@ class ProcessSlots:
             attempt = child.attempts.pop(lease, None)
             if attempt is not None:
                 self._wait_again(attempt)
+        self._on_idle(child)
         self._assign()
 
     def _wait_again(self, attempt: RunningAttempt) -> None:
@@ -413,6 +451,8 @@ class ProcessSlots:
     def _end_with_child(self, attempt: RunningAttempt, child: _ChildSlot, how: str) -> None:
         """The body ended with its child: as it was asked to, by a crash, or because of the job before it."""
         process = child.process
+        if self.lender is not None:
+            self.lender.take_back(attempt)
         run_us = attempt.run_us(boottime())
         attempt.finished, attempt.child = True, None
         self.held -= 1
@@ -444,10 +484,17 @@ class ProcessSlots:
             log.error("pool %r: this worker has no line left for another child", self.settings.name)
             return
         launcher = self._launcher
-        process = PoolProcess(
-            launcher.make_target(self.settings.name, line), launcher.shared_state.fd,
-            on_message=self._on_message, on_exit=self._on_exit,
-        )  # fmt: skip
+        try:
+            process = PoolProcess(
+                launcher.make_target(self.settings.name, line), launcher.shared_state.fd,
+                on_message=self._on_message, on_exit=self._on_exit,
+            )  # fmt: skip
+        except OSError as error:  # no process or descriptor is left for this user
+            log.error("a child of pool %r cannot be started: %s", self.settings.name, error)
+            self._free_lines.append(line)
+            if self._start_later is None and not self._closing:
+                self._start_later = self._loop.call_later(START_AGAIN, self._start_now)
+            return
         self._children.append(_ChildSlot(process, line))
         self._look_soon()
 
@@ -462,7 +509,7 @@ class ProcessSlots:
             for _ in range(min(self.settings.min, self.slots) - live):
                 self._start_child()
             self._assign()
-        if self._restarts.has_failed:
+        if self._restarts.has_failed and not self.failed:
             self._fail()
 
     def _fail(self) -> None:
@@ -471,7 +518,7 @@ class ProcessSlots:
             "pool %r has failed: its children ended %d times in a row without having done a job; restart the worker "
             "after the cause is repaired", self.settings.name, self._restarts.deaths,
         )  # fmt: skip
-        self.slots = 0
+        self.failed = True
         for attempt in self.take_waiting(float("inf")):
             attempt.finished = True
             self._finish(attempt, Ack.returned(attempt.lease))
@@ -547,15 +594,23 @@ class ProcessSlots:
         body = self._launcher.shared_state.read(child.line)
         if body is None or (attempt := child.attempts.get((body.job, body.token))) is None:
             return
+        self._note_started(child, attempt)
         limit = self._launcher.grace * SLACK
         if body.deadline and now > body.deadline + limit and attempt.ending < Ending.HARD:
             attempt.ending, attempt.started = Ending.HARD, body.started or attempt.started
             child.process.kill(f"job {id_text(body.job)} ran past its time limit")
 
     def _check_long(self, child: _ChildSlot, now: float) -> None:
-        """Take back the jobs behind a long body, if another child could run them now."""
-        if len(child.attempts) < 2 or child.taking_back or now - child.first_since < LONG or self._waiting:
+        """Take back the jobs behind a long body: at once if another child could run them, else after a second, for
+        another worker."""
+        if len(child.attempts) < 2 or child.taking_back or now - child.first_since < LONG:
             return
-        if any(each.takes_jobs and not each.attempts for each in self._children) or len(self._children) < self.slots:
-            child.taking_back = True
-            child.process.send(TakeBack())
+        free = any(each.takes_jobs and not each.attempts for each in self._children)
+        if now - child.first_since > TAKE_BACK_AFTER or (
+            not self._waiting and (free or len(self._children) < self.slots)
+        ):
+            self._take_back(child)
+
+    def _take_back(self, child: _ChildSlot) -> None:
+        child.taking_back = True
+        child.process.send(TakeBack())
