@@ -136,7 +136,6 @@ def test_a_value_that_cannot_be_stored_is_refused_with_its_path(
         (lambda app, add: app.task(executor="async")(add.fn), InvalidOption, "does not fit a plain function"),
         (lambda app, add: app.task(limit=3)(add.fn), InvalidOption, "limit=3: is not a limit"),
         (lambda app, add: app.task(memory_limit="1G")(add.fn), NotBuilt, "'memory_limit' is not built yet"),
-        (lambda app, add: app.task(executor="process")(add.fn), NotBuilt, "process.*\n  Use executor"),
         (lambda app, add: add.options(key=7), InvalidOption, "task 'add': key=7: must be text or a Key"),
         (lambda app, add: add.options(tags="one"), InvalidOption, r"tags='one': must be a list.*\n  tags=\["),
         (lambda app, add: app.pipeline("etl"), NotBuilt, "'pipeline' is not built yet"),

@@ -193,10 +193,6 @@ class AppSettings:
             )  # fmt: skip
         if "worker" not in resolved["roles"]:
             _refuse_job_options(given)
-        elif not resolved["async_slots"] and not resolved["thread_slots"] and not resolved["process_slots"]:
-            hint = "Give async_slots for async def tasks, thread_slots for def tasks. roles=['scheduler'] runs no jobs."
-            why = "is given with async_slots=0: the worker could run no job"
-            raise InvalidOption("thread_slots", 0, why, subject="worker", hint=hint)
         return resolved
 
     def parts(
@@ -211,6 +207,8 @@ class AppSettings:
         from mainspring.pools.declare import refuse_undeclared  # not at the top: see below
 
         refuse_undeclared(specs.values(), pools)
+        if "worker" in resolved["roles"] and not resolved["async_slots"] and not resolved["thread_slots"]:
+            _refuse_no_slots(resolved["process_slots"] > 0 and any(spec.pool for spec in specs.values()))
         if self.version is None and (pinned := [name for name, spec in specs.items() if spec.pinned]):
             raise no_version(pinned[0])
         replaced = replaced_caps(resolved["concurrency"], "concurrency" in given, self.concurrency_places)
@@ -262,6 +260,14 @@ def replaced_caps(
 
 def _spelled_place(place: SettingOrigin) -> str:
     return place.where if place.source == "environment" else f"concurrency= of Mainspring(...) in {place.where}"
+
+
+def _refuse_no_slots(runs_processes: bool) -> None:
+    """Refuse a worker without async and thread slots, unless tasks of the app run in its process slots."""
+    if not runs_processes:
+        hint = "Give async_slots for async def tasks, thread_slots for def tasks. roles=['scheduler'] runs no jobs."
+        why = "is given with async_slots=0: the worker could run no job"
+        raise InvalidOption("thread_slots", 0, why, subject="worker", hint=hint)
 
 
 def _refuse_job_options(given: Mapping[str, Any]) -> None:

@@ -424,10 +424,10 @@ def declare(
     return made(home, declared)
 
 
-def _holds_supplied(value: Any) -> bool:
-    """Whether a list or dict contains the result of a node."""
+def _holds_supplied(value: Any, depth: int = 8) -> bool:
+    """Whether a list or dict contains the result of a node. ``depth``: a list may contain itself."""
     if isinstance(value, Mapping):
         value = tuple(value.values())
-    if not isinstance(value, (list, tuple, set, frozenset)):
+    if not depth or not isinstance(value, (list, tuple, set, frozenset)):
         return False
-    return any(isinstance(each, Supplied) or _holds_supplied(each) for each in value)
+    return any(isinstance(each, Supplied) or _holds_supplied(each, depth - 1) for each in value)
