@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import re
 import signal
@@ -176,6 +177,16 @@ def add(a: int, b: int) -> int:
 @app.task(executor="process")
 def parent() -> int:
     return add.enqueue(2, 3).result(timeout=120) + 1
+
+
+@app.task(executor="process")
+def terminate_a_fork() -> int | None:
+    """``multiprocessing`` ends its processes with SIGTERM and waits for them."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    child.start()
+    child.terminate()
+    child.join()
+    return child.exitcode
 
 
 @app.task

@@ -284,6 +284,27 @@ def test_a_worker_with_process_slots_alone_runs_jobs_enqueued_by_name(heavy: Any
     stranger.close()
 
 
+def test_a_body_can_end_the_processes_that_it_has_forked(heavy: Any, work: Any) -> None:
+    with work():
+        assert heavy.terminate_a_fork.enqueue().result(timeout=LONG) == -signal.SIGTERM
+
+
+def test_hooks_hear_of_the_start_of_a_body(heavy: Any, work: Any, tmp_path: Path) -> None:
+    """Of a long body while it runs."""
+    heard: list[str] = []
+
+    @heavy.app.on("started", "succeeded", task="tests.rows.heavy.gated")
+    def hear(event: Any) -> None:
+        heard.append(event.name)
+
+    with work():
+        job = heavy.gated.enqueue("go")
+        until(lambda: heard == ["started"], "the hook hears of the start")
+        (tmp_path / "go").touch()
+        job.result(timeout=LONG)
+        until(lambda: heard == ["started", "succeeded"], "and of the end")
+
+
 def test_the_default_pool_is_as_large_as_process_slots(store_url: str) -> None:
     app = Mainspring(store_url)
     app.pool(name="default", max_jobs_per_child=5)

@@ -1,8 +1,8 @@
 """Runs the jobs of one pool child: one at a time, ``def`` bodies in the main thread of the process.
 
-Two threads. The *control thread* has an event loop: it reads the channel, checks time limits, runs ``async def`` bodies
-and sends reports. The *main thread* runs ``def`` bodies and sends the end of each: so the end is on its way before the
-next body starts, and the job in the line of the shared state is always the one to blame if the process dies.
+Two threads. The *control thread* has an event loop: it reads the channel, checks time limits and sends reports. The
+*main thread* runs ``def`` bodies and sends the end of each. So the end is on its way before the next body starts, and
+the job in the line of the shared state is always the one to blame if the process dies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from mainspring.worker.lease.shared_state import SharedState
 from mainspring.worker.run.attempt import Ending, RunEnvironment, RunningAttempt
 from mainspring.worker.run.executor import Executor
 from mainspring.worker.run.place import find_place
-from mainspring.worker.run.slots.async_slots import AsyncSlots
 from mainspring.worker.run.slots.thread_slots import SlotThread, ThreadSlots
 from mainspring.worker.run.timeouts import AttemptTimeouts
 
@@ -104,7 +103,6 @@ class JobRunner:
         executor = ChildExecutor(shared_state, middleware)
         self._timeouts = AttemptTimeouts(self._running, grace, self._on_stuck)
         self.main = MainThreadSlot(line, executor, self._timeouts, self._on_end)
-        self._aio = AsyncSlots(1, line, executor, self._timeouts, self._on_end)
 
     def handle(self, message: Any) -> None:
         """Do what a message of the worker says."""
@@ -124,7 +122,7 @@ class JobRunner:
     # ---- private ------------------------------------------------------------------------------
 
     def _running(self) -> list[RunningAttempt]:
-        return [*self.main.running(), *self._aio.running()]
+        return self.main.running()
 
     def _run(self, order: RunJobs) -> None:
         environment = self._environment
@@ -140,7 +138,7 @@ class JobRunner:
             attempt = RunningAttempt(claim, spec, lease, boottime(), environment)
             attempt.inputs = job.inputs
             self._held[lease] = attempt
-            (self._aio if spec.kind == "async" else self.main).submit(attempt)
+            self.main.submit(attempt)
 
     def _end(self, order: EndJob) -> None:
         attempt = self._held.get((order.id, order.token))
@@ -148,7 +146,7 @@ class JobRunner:
             self._timeouts.request_end(attempt, Ending(order.ending), order.reason)
 
     def _give_back(self) -> None:
-        taken = [*self.main.take_waiting(float("inf")), *self._aio.take_waiting(float("inf"))]
+        taken = self.main.take_waiting(float("inf"))
         for attempt in taken:
             attempt.finished = True
             del self._held[attempt.lease]
